@@ -1,0 +1,251 @@
+"""The mixture: f(x) = Σ_k r_k(x) f_k(x), kept in logarithms from the first layer to the last.
+
+log f = logsumexp_k(log r_k + log f_k). Taking the logarithm of a summed probability instead loses the
+gradient of every confident example to underflow; this form never does.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from calmoe.errors import InputError
+from calmoe.files import write_json, write_whole
+
+
+class MixtureOutput(NamedTuple):
+    """What a mixture says about N examples: C classes, K experts, all in log space.
+
+    >>> output = combine(torch.tensor([[0.25, 0.75]]).log(), torch.tensor([[[0.8, 0.2], [0.4, 0.6]]]).log())
+    >>> output.probs
+    tensor([[0.5000, 0.5000]])
+    >>> output.routing
+    tensor([[0.2500, 0.7500]])
+    """
+
+    log_probs: Tensor  # [N, C] the mixture
+    log_routing: Tensor  # [N, K] the router
+    expert_log_probs: Tensor  # [N, K, C] each expert
+
+    @property
+    def probs(self) -> Tensor:
+        return self.log_probs.exp()
+
+    @property
+    def routing(self) -> Tensor:
+        return self.log_routing.exp()
+
+    @property
+    def expert_probs(self) -> Tensor:
+        return self.expert_log_probs.exp()
+
+    @property
+    def confidence(self) -> Tensor:
+        """Probability of the predicted class. [N]"""
+        return self.log_probs.amax(dim=1).exp()
+
+    @property
+    def predicted(self) -> Tensor:
+        """The predicted class. [N]"""
+        return self.log_probs.argmax(dim=1)
+
+    def detach(self) -> "MixtureOutput":
+        return MixtureOutput(*(part.detach() for part in self))
+
+    @staticmethod
+    def cat(outputs: Sequence["MixtureOutput"]) -> "MixtureOutput":
+        """The outputs of several batches as one."""
+        return MixtureOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
+
+
+def combine(log_routing: Tensor, expert_log_probs: Tensor) -> MixtureOutput:
+    """log f = logsumexp_k(log r_k + log f_k), from the routing [N, K] and the experts [N, K, C].
+
+    A class that no routed expert allows has log-probability −inf and gradient zero.
+    """
+    terms = log_routing.unsqueeze(2) + expert_log_probs
+    impossible = terms.detach().amax(dim=1) == -torch.inf  # here logsumexp's own gradient would be NaN
+    log_probs = torch.logsumexp(terms.masked_fill(impossible.unsqueeze(1), 0.0), dim=1)
+    return MixtureOutput(log_probs.masked_fill(impossible, -torch.inf), log_routing, expert_log_probs)
+
+
+class MixtureHead(nn.Module):
+    """K linear experts and a two-layer router on top of features [N, in_features].
+
+    routing: "soft" (the paper's); "hard" (the leading expert alone answers; the router learns from the soft
+    mixture's gradient, straight through); "top2", "top3", … (the leading experts, renormalised).
+    With one expert there is no router: the head is a plain softmax classifier.
+
+    Logarithms are float32 or better whatever the precision of the features, under autocast too.
+
+    >>> head = MixtureHead(in_features=16, num_classes=3)
+    >>> head(torch.randn(5, 16)).log_probs.shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        num_experts: int = 4,
+        router_hidden: int = 128,
+        routing: str = "soft",
+    ) -> None:
+        super().__init__()
+        for name, value in (
+            ("in_features", in_features),
+            ("num_classes", num_classes),
+            ("num_experts", num_experts),
+            ("router_hidden", router_hidden),
+        ):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
+        self.leading = _leading_experts(routing, num_experts)
+        self.config: dict[str, Any] = {
+            "in_features": in_features,
+            "num_classes": num_classes,
+            "num_experts": num_experts,
+            "router_hidden": router_hidden,
+            "routing": routing,
+        }
+        self.experts = nn.Linear(in_features, num_experts * num_classes)
+        self.router = (
+            nn.Sequential(
+                nn.Linear(in_features, router_hidden), nn.ReLU(), nn.Linear(router_hidden, num_experts)
+            )
+            if num_experts > 1
+            else None
+        )
+
+    @property
+    def num_experts(self) -> int:
+        return self.config["num_experts"]
+
+    @property
+    def num_classes(self) -> int:
+        return self.config["num_classes"]
+
+    def forward(self, features: Tensor) -> MixtureOutput:
+        with torch.autocast(features.device.type, enabled=False):
+            features = features.to(self.experts.weight.dtype)
+            expert_logits = self.experts(features).unflatten(1, (self.num_experts, self.num_classes))
+            expert_log_probs = torch.log_softmax(_widen(expert_logits), dim=2)
+            if self.router is None:
+                log_routing = expert_log_probs.new_zeros(len(features), 1)
+                return MixtureOutput(expert_log_probs.squeeze(1), log_routing, expert_log_probs)
+            return self._route(_widen(self.router(features)), expert_log_probs)
+
+    def _route(self, router_logits: Tensor, expert_log_probs: Tensor) -> MixtureOutput:
+        if self.leading < self.num_experts:
+            chosen = router_logits.topk(self.leading, dim=1).indices
+            left_out = torch.ones_like(router_logits, dtype=torch.bool).scatter(1, chosen, False)
+            kept_logits = router_logits.masked_fill(left_out, -torch.inf)
+        else:
+            kept_logits = router_logits
+        output = combine(torch.log_softmax(kept_logits, dim=1), expert_log_probs)
+        if self.leading > 1:
+            return output
+        # Alone, the chosen expert has weight one and the router no gradient: lend it the soft mixture's.
+        soft = combine(torch.log_softmax(router_logits, dim=1), expert_log_probs.detach()).log_probs
+        return output._replace(log_probs=output.log_probs + (soft - soft.detach()))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into `folder`."""
+        _save(self, self.config, folder)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> "MixtureHead":
+        """The head that `save_pretrained` wrote."""
+        head = cls(**_read_config(folder))
+        _load_weights(head, folder)
+        return head
+
+
+class MixtureClassifier(nn.Module):
+    """A backbone and a mixture head: x -> MixtureOutput. The backbone's inputs are passed on as they come.
+
+    >>> model = MixtureClassifier(nn.Flatten(), MixtureHead(64, num_classes=10))
+    >>> model(torch.rand(2, 8, 8)).routing.shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(self, backbone: nn.Module, head: MixtureHead) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    def forward(self, *inputs: Any, **named_inputs: Any) -> MixtureOutput:
+        return self.head(self.backbone(*inputs, **named_inputs))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the head's configuration and all weights into `folder`; the backbone's code stays yours."""
+        _save(self, self.head.config, folder)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, backbone: nn.Module) -> "MixtureClassifier":
+        """The classifier that `save_pretrained` wrote, into a backbone of the same architecture."""
+        model = cls(backbone, MixtureHead(**_read_config(folder)))
+        _load_weights(model, folder)
+        return model
+
+
+def _leading_experts(routing: str, num_experts: int) -> int:
+    """How many experts answer an example: all for "soft", one for "hard", k for "topk"."""
+    if routing == "soft":
+        return num_experts
+    if routing == "hard":
+        return 1
+    match = re.fullmatch(r"top(\d+)", routing)
+    if match is None:
+        raise InputError(f'routing must be "soft", "hard" or "top2", "top3", …, not "{routing}"')
+    leading = int(match[1])
+    if leading == 1:
+        raise InputError('routing "top1" would leave the router untrained: use "hard"')
+    if not 2 <= leading <= num_experts:
+        raise InputError(f'routing "{routing}" needs 2 to {num_experts} experts (num_experts={num_experts})')
+    return leading
+
+
+def _widen(values: Tensor) -> Tensor:
+    """At least float32."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _save(module: nn.Module, config: dict[str, Any], folder: str | Path) -> None:
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
+    write_whole(folder / "model.safetensors", safetensors.torch.save(weights))
+    write_json(folder / "config.json", config)
+
+
+def _read_config(folder: str | Path) -> dict[str, Any]:
+    path = Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give a folder that save_pretrained wrote") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from None
+    expected = {"in_features", "num_classes", "num_experts", "router_hidden", "routing"}
+    if not isinstance(config, dict) or set(config) != expected:
+        raise InputError(f"{path}: expected exactly the keys {', '.join(sorted(expected))}")
+    return config
+
+
+def _load_weights(module: nn.Module, folder: str | Path) -> None:
+    path = Path(folder) / "model.safetensors"
+    try:
+        module.load_state_dict(safetensors.torch.load_file(path))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give a folder that save_pretrained wrote") from None
+    except safetensors.SafetensorError as error:
+        raise InputError(f"{path}: not a readable safetensors file ({error})") from None
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())
+        raise InputError(f"{path}: the weights do not fit this architecture: {detail}") from None
