@@ -1,0 +1,64 @@
+"""What each of two processes does in tests of distributed code; spawned processes import it from here."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+
+from calmoe import MixtureHead
+from calmoe.objectives import ERM, CVaR, EntropicRisk, RobustFiltered, RobustMoE, brier, tilt_weights
+
+OBJECTIVES = {
+    "erm": ERM(),
+    "robust": RobustMoE(eta=2.0),
+    "robust-brier": RobustMoE(eta=2.0, loss=brier),
+    "filtered": RobustFiltered(eta=2.0, regret=0.05, disagreement=0.05),
+    "filtered-empty-on-one-rank": RobustFiltered(eta=2.0, regret=0.9, disagreement=10.0),
+    "filtered-empty": RobustFiltered(eta=2.0, regret=1e9, disagreement=1e9),
+    "entropic": EntropicRisk(eta=2.0),
+    "entropic-zero": EntropicRisk(eta=0.0),
+    "cvar": CVaR(gamma=3.3),
+    "cvar-all": CVaR(gamma=1000.0),
+}
+SIZES = (23, 17)  # ranks need not have equal batches
+
+
+def problem():
+    torch.manual_seed(0)
+    head = MixtureHead(8, num_classes=5).double()
+    return head, 2 * torch.randn(40, 8, dtype=torch.float64), torch.randint(5, (40,))
+
+
+def work(rank, init_file, results):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=2)
+    group = dist.group.WORLD
+    head, x, y = problem()
+    x, y = x.split(SIZES)[rank], y.split(SIZES)[rank]
+    ddp = torch.nn.parallel.DistributedDataParallel(head)
+    saved = {}
+    for name, objective in OBJECTIVES.items():
+        head.zero_grad()
+        output = ddp(x)
+        value = objective(output, y, group)
+        value.backward()
+        saved[name] = [value.detach(), *(p.grad.clone() for p in head.parameters())]
+        head.zero_grad()
+        weights = objective.gradient_weights(output.detach(), y, group)
+        (weights * objective.loss(ddp(x), y)).sum().backward()
+        saved[f"{name}/weights"] = [p.grad.clone() for p in head.parameters()]
+    saved["tilt"] = tilt_weights(ERM().loss(head(x), y), 2.0, group=group).detach()
+    torch.save(saved, f"{results}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def stream(rank, address, without, probs, labels, queue):
+    """One of two: its share of the rows goes in, the value over both comes out."""
+    if without:
+        sys.modules["torchmetrics"] = None
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    from calmoe.metrics import CalibrationError
+
+    metric = CalibrationError()
+    metric.update(probs[rank], labels[rank])
+    queue.put((float(metric.compute()), float(metric.compute())))
+    dist.destroy_process_group()
