@@ -1,0 +1,180 @@
+"""FGR, frequency-aware gradient rectification (Zhang et al., 2025), in both published strengths.
+
+A step takes the main gradient on a batch in which a few images lost their high frequencies, and a calibration
+gradient (soft ECE) on the clean batch. Where the two conflict, the main gradient is projected onto the
+hyperplane on which calibration does not get worse.
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from calmoe.errors import InputError
+from calmoe.mixture import MixtureOutput
+
+# ITU-T T.81 (JPEG), annex K: quantisation tables for luminance and chrominance
+_LUMINANCE = (
+    (16, 11, 10, 16, 24, 40, 51, 61),
+    (12, 12, 14, 19, 26, 58, 60, 55),
+    (14, 13, 16, 24, 40, 57, 69, 56),
+    (14, 17, 22, 29, 51, 87, 80, 62),
+    (18, 22, 37, 56, 68, 109, 103, 77),
+    (24, 35, 55, 64, 81, 104, 113, 92),
+    (49, 64, 78, 87, 103, 121, 120, 101),
+    (72, 92, 95, 98, 112, 100, 103, 99),
+)
+_CHROMINANCE = (
+    (17, 18, 24, 47, 99, 99, 99, 99),
+    (18, 21, 26, 66, 99, 99, 99, 99),
+    (24, 26, 56, 99, 99, 99, 99, 99),
+    (47, 66, 99, 99, 99, 99, 99, 99),
+    *((99,) * 8,) * 4,
+)
+_TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
+_TO_RGB = ((1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0))
+
+
+@torch.no_grad()
+def frequency_filter(
+    images: Tensor,
+    fraction: float = 0.05,
+    qualities: Sequence[int] = (15, 18, 25),
+    variant: str = "published",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Take the high frequencies out of a random `fraction` of the batch (at least one image).
+
+    images: [N, 1 or 3, H, W] in [0, 1], before normalisation, any size, on any device. Each chosen image
+    draws one of `qualities` (lower is coarser). variant "published" is the calibrated-MoE authors' quantiser,
+    JPEG tables × (101 − quality)/50; "jpeg" is JPEG's own quantiser at that quality (4:4:4), about twice as
+    coarse, as the FGR authors used it.
+
+    >>> frequency_filter(torch.rand(8, 3, 20, 28)).shape
+    torch.Size([8, 3, 20, 28])
+    """
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise InputError(
+            f"images must be [N, 1 or 3, H, W] with values in [0, 1], not shape {list(images.shape)}"
+        )
+    if not 0 <= fraction <= 1:
+        raise InputError(f"fraction must lie between 0 and 1, not {fraction}")
+    chosen_count = min(len(images), max(1, int(fraction * len(images)))) if fraction > 0 else 0
+    if chosen_count == 0:
+        return images
+    device = images.device
+    chosen = torch.rand(len(images), device=device, generator=generator).argsort()[:chosen_count]
+    drawn = torch.randint(len(qualities), (chosen_count,), device=device, generator=generator)
+    tables = _quantisers(tuple(qualities), variant, device)[drawn]
+    filtered = _quantise_blocks(images[chosen].float(), tables, shift=128.0 if variant == "jpeg" else 0.0)
+    return images.index_copy(0, chosen, filtered.to(images.dtype))
+
+
+def soft_ece(output: MixtureOutput, labels: Tensor, bins: int = 15, temperature: float = 0.01) -> Tensor:
+    """Differentiable ECE: √(Σ_b share_b (accuracy_b − confidence_b)² + 1e-10) over soft bins.
+
+    An example belongs to bin b with weight softmax_b(−(confidence − centre_b)² / temperature).
+
+    >>> from calmoe.mixture import combine
+    >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.9, 0.1]], [[0.9, 0.1]]]).log())
+    >>> soft_ece(output, torch.tensor([0, 1]))
+    tensor(0.4000)
+    """
+    confidence = output.confidence
+    correct = (output.predicted == labels).to(confidence.dtype)
+    centres = (torch.arange(bins, device=confidence.device, dtype=confidence.dtype) + 0.5) / bins
+    membership = torch.softmax(-(confidence.unsqueeze(1) - centres).square() / temperature, dim=1)
+    weight = membership.sum(dim=0)
+    gap = (membership * (correct - confidence).unsqueeze(1)).sum(dim=0) / weight.clamp(min=1e-8)
+    return torch.sqrt((weight / len(labels) * gap.square()).sum() + 1e-10)
+
+
+def rectify(main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: float = 1e-10) -> list[Tensor]:
+    """g − min(0, ⟨g, c⟩) c / (‖c‖² + ε): the main gradient g, less what it takes from calibration c.
+
+    Both are lists of tensors of the same shapes, read as one long vector each.
+
+    >>> rectify([torch.tensor([1.0, 1.0])], [torch.tensor([-2.0, 0.0])])
+    [tensor([0., 1.])]
+    """
+    g, c = (torch.cat([part.flatten() for part in parts]) for parts in (main, calibration))
+    step = -(g @ c).clamp(max=0) / (c @ c + epsilon)
+    return [torch.addcmul(g, step, c) for g, c in zip(main, calibration, strict=True)]
+
+
+def rectified_backward(
+    main_loss: Tensor,
+    calibration_loss: Tensor,
+    parameters: Iterable[nn.Parameter],
+    only: Iterable[nn.Parameter] | None = None,
+) -> None:
+    """Like `main_loss.backward()`, with the gradient rectified against `calibration_loss`.
+
+    Sets `.grad` of `parameters` (it does not accumulate). `only` restricts the projection to some of them,
+    the head's say; the others keep the main gradient. The two losses may share one forward pass.
+    """
+    parameters = list(parameters)
+    rectified = {id(p) for p in (parameters if only is None else only)}
+    chosen = [p for p in parameters if id(p) in rectified]
+    if len(chosen) != len(rectified):
+        raise InputError("`only` names parameters that are not among `parameters`")
+    main = torch.autograd.grad(
+        main_loss, parameters, allow_unused=True, materialize_grads=True, retain_graph=True
+    )
+    calibration = torch.autograd.grad(calibration_loss, chosen, allow_unused=True, materialize_grads=True)
+    for parameter, gradient in zip(parameters, main, strict=True):
+        parameter.grad = gradient
+    projected = rectify([g for p, g in zip(parameters, main, strict=True) if id(p) in rectified], calibration)
+    for parameter, gradient in zip(chosen, projected, strict=True):
+        parameter.grad = gradient
+
+
+@functools.cache
+def _quantisers(qualities: tuple[int, ...], variant: str, device: torch.device) -> Tensor:
+    """One quantisation table per quality and channel. [Q, 3, 8, 8]"""
+    if not all(1 <= quality <= 100 for quality in qualities):
+        raise InputError(f"qualities must lie between 1 and 100, not {qualities}")
+    base = torch.tensor([_LUMINANCE, _CHROMINANCE, _CHROMINANCE], dtype=torch.float32, device=device)
+    if variant == "published":
+        scales = [(101 - quality) / 50 for quality in qualities]
+        return torch.stack([(base * scale).clamp(min=1) for scale in scales])
+    if variant == "jpeg":
+        percents = [5000 // quality if quality < 50 else 200 - 2 * quality for quality in qualities]
+        return torch.stack([((base * percent + 50) / 100).floor().clamp(1, 255) for percent in percents])
+    raise InputError(f'variant must be "published" or "jpeg", not "{variant}"')
+
+
+@functools.cache
+def _dct(device: torch.device) -> Tensor:
+    """The orthonormal 8-point DCT-II matrix."""
+    k, i = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
+    matrix = torch.cos(math.pi * (2 * i + 1) * k / 16) * 0.5
+    matrix[0] = math.sqrt(1 / 8)
+    return matrix.to(device)
+
+
+@functools.cache
+def _matrix(rows: tuple[tuple[float, ...], ...], device: torch.device) -> Tensor:
+    return torch.tensor(rows, device=device)
+
+
+def _quantise_blocks(images: Tensor, tables: Tensor, shift: float) -> Tensor:
+    """Round every 8 × 8 block's frequencies to multiples of its table; borders are filled by repetition."""
+    channels, height, width = images.shape[1:]
+    pixels = 255 * images.clamp(0, 1)
+    if channels == 3:
+        pixels = torch.einsum("cd,ndhw->nchw", _matrix(_TO_YCBCR, images.device), pixels)
+        pixels[:, 1:] += 128
+    pixels = nn.functional.pad(pixels - shift, (0, -width % 8, 0, -height % 8), mode="replicate")
+    dct = _dct(images.device)
+    blocks = pixels.unflatten(3, (-1, 8)).unflatten(2, (-1, 8)).transpose(3, 4)  # [n, c, H/8, W/8, 8, 8]
+    quantum = tables[:, :channels, None, None]
+    coefficients = torch.round(dct @ blocks @ dct.T / quantum) * quantum
+    pixels = (dct.T @ coefficients @ dct).transpose(3, 4).flatten(4, 5).flatten(2, 3) + shift
+    pixels = pixels[:, :, :height, :width]
+    if channels == 3:
+        pixels[:, 1:] -= 128
+        pixels = torch.einsum("cd,ndhw->nchw", _matrix(_TO_RGB, images.device), pixels)
+    return pixels.clamp(0, 255) / 255
