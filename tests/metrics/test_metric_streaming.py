@@ -1,0 +1,85 @@
+"""The streaming ECE: one number however the rows arrive, in one process or two, torchmetrics or not."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torchmetrics
+
+from calmoe.metrics import CalibrationError, ece
+from ranks import stream
+
+WITHOUT_TORCHMETRICS = """
+import sys
+sys.modules["torchmetrics"] = None
+import numpy as np, torch
+from calmoe.metrics import CalibrationError, ece
+generator = np.random.default_rng(0)
+probs, labels = generator.dirichlet([1, 1, 1], 90), generator.integers(3, size=90)
+weights = generator.random(90)
+metric = CalibrationError(bins=7, of=1).to("cpu")
+for part in np.split(np.arange(90), 3):
+    rows = probs[part], labels[part], weights[part]
+    assert abs(metric(*rows) - ece(*rows, bins=7, of=1)) < 1e-12
+assert abs(metric.compute() - ece(probs, labels, weights, bins=7, of=1)) < 1e-12
+metric.reset()
+assert metric.compute().isnan()
+assert type(metric).__mro__[1].__module__ == "calmoe.metrics.streaming"
+"""
+
+LAZY = """
+import sys, calmoe.metrics
+assert "torchmetrics" not in sys.modules
+assert "CalibrationError" in calmoe.metrics.__all__
+calmoe.metrics.CalibrationError
+assert "torchmetrics" in sys.modules
+"""
+
+
+@pytest.mark.parametrize("of", ["top", 2])
+def test_a_stream_is_the_whole(draw, of):
+    probs, labels = draw(0, rows=300)
+    weights = np.random.default_rng(1).random(300)
+    metric = CalibrationError(bins=10, of=of)
+    for part in np.split(np.arange(300), [1, 50, 120]):
+        batch = metric(probs[part], labels[part], weights[part])
+        assert batch == pytest.approx(
+            ece(probs[part], labels[part], weights[part], bins=10, of=of), abs=1e-12
+        )
+    assert metric.compute() == pytest.approx(ece(probs, labels, weights, bins=10, of=of), abs=1e-12)
+    assert metric.sums.shape == (11,)
+    metric.reset()
+    metric.update(probs, labels)
+    assert metric.compute() == pytest.approx(ece(probs, labels, bins=10, of=of), abs=1e-12)
+
+
+def test_it_joins_a_collection(sample):
+    probs, labels = (torch.as_tensor(array) for array in sample)
+    collection = torchmetrics.MetricCollection({"top": CalibrationError(), "second": CalibrationError(of=1)})
+    for part in torch.arange(200).split(64):
+        collection.update(probs[part], labels[part])
+    values = collection.compute()
+    assert values["top"] == pytest.approx(ece(probs, labels), abs=1e-12)
+    assert values["second"] == pytest.approx(ece(probs, labels, of=1), abs=1e-12)
+    assert isinstance(collection["top"], torchmetrics.Metric)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", [False, True], ids=["torchmetrics", "alone"])
+def test_two_processes_are_one(without, sample, tmp_path):
+    probs, labels = sample
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    parts = [probs[:70], probs[70:]], [labels[:70], labels[70:]]
+    torch.multiprocessing.spawn(stream, (f"file://{tmp_path}/meet", without, *parts, queue), nprocs=2)
+    for values in (queue.get(), queue.get()):
+        assert values == pytest.approx([ece(probs, labels)] * 2, abs=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [WITHOUT_TORCHMETRICS, LAZY], ids=["without torchmetrics", "lazily"])
+def test_import(script):
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
