@@ -1,0 +1,240 @@
+"""Predictions: the narrow waist. Training writes this file; everything after training only reads it.
+
+`Predictions.save` writes one safetensors file; `Predictions.load` also reads npz, csv and parquet files that
+other tools wrote (`calmoe.formats` names their columns).
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from calmoe.arrays import Array, as_tensor
+from calmoe.errors import InputError
+from calmoe.files import write_whole
+from calmoe.formats import FORMAT, Table, read_table
+from calmoe.mixture import MixtureOutput, combine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """What a model said about N examples, what was true, and which groups each example belongs to.
+
+    groups: named columns of length N: booleans (a subset such as "hard"), numbers or strings (an attribute
+    such as "domain"). labels is None for unlabelled data. Checked on construction.
+
+    >>> probs = np.array([[0.9, 0.1], [0.3, 0.7]])
+    >>> predictions = Predictions.from_probs(probs, labels=np.array([0, 1]), groups={"hard": [False, True]})
+    >>> len(predictions), predictions.num_classes, predictions.subset("hard").labels
+    (2, 2, tensor([1]))
+    """
+
+    output: MixtureOutput
+    labels: Tensor | None = None
+    groups: dict[str, np.ndarray] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", {name: np.asarray(column) for name, column in self.groups.items()})
+        self._check()
+
+    @classmethod
+    def from_probs(
+        cls,
+        probs: Array,
+        labels: Array | None = None,
+        *,
+        routing: Array | None = None,
+        expert_probs: Array | None = None,
+        groups: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> "Predictions":
+        """From probabilities: probs [N, C], and routing [N, K] with expert_probs [N, K, C] for a mixture."""
+        arrays = {"probs": probs, "routing": routing, "expert_probs": expert_probs, "labels": labels}
+        given = {name: as_tensor(values) for name, values in arrays.items() if values is not None}
+        return _assemble(Table(given, groups or {}, metadata or {}))
+
+    def __len__(self) -> int:
+        return len(self.output.log_probs)
+
+    @property
+    def num_classes(self) -> int:
+        return self.output.log_probs.shape[1]
+
+    @property
+    def num_experts(self) -> int:
+        return self.output.log_routing.shape[1]
+
+    @property
+    def known_labels(self) -> Tensor:
+        """The labels; an error where there are none."""
+        if self.labels is None:
+            raise InputError("these predictions carry no labels, and this needs them")
+        return self.labels
+
+    def group(self, name: str) -> np.ndarray:
+        """The column `name`."""
+        if name not in self.groups:
+            known = ", ".join(sorted(self.groups)) or "none"
+            raise InputError(f'no group column "{name}" in these predictions (they have: {known})')
+        return self.groups[name]
+
+    def mask(self, name: str) -> Tensor:
+        """The boolean column `name` as a mask. [N]"""
+        column = self.group(name)
+        if column.dtype != bool:
+            raise InputError(f'group column "{name}" is not boolean but {column.dtype}: it names no subset')
+        return torch.from_numpy(column)
+
+    def take(self, rows: Array) -> "Predictions":
+        """The given rows (indices or a boolean mask)."""
+        index = as_tensor(rows)
+        return Predictions(
+            output=MixtureOutput(*(part[index] for part in self.output)),
+            labels=None if self.labels is None else self.labels[index],
+            groups={name: column[index.numpy()] for name, column in self.groups.items()},
+            metadata=self.metadata,
+        )
+
+    def subset(self, name: str) -> "Predictions":
+        """The rows where the boolean column `name` is true."""
+        return self.take(self.mask(name))
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file, whole or not at all."""
+        tensors = {k: v.float().contiguous().cpu() for k, v in self.output._asdict().items()}
+        if self.labels is not None:
+            tensors["labels"] = self.labels.cpu()
+        categories: dict[str, list[str]] = {}
+        for name, column in self.groups.items():
+            if column.dtype.kind in "US":
+                values, column = np.unique(column.astype(str), return_inverse=True)
+                categories[name] = values.tolist()
+            tensors[f"group.{name}"] = torch.from_numpy(np.ascontiguousarray(column))
+        # one entry: safetensors does not keep the order of several, and equal predictions are equal bytes
+        header = {"format": FORMAT, "metadata": self.metadata, "categories": categories}
+        write_whole(path, safetensors.torch.save(tensors, {"calmoe": json.dumps(header)}))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Predictions":
+        """Read a safetensors, npz, csv or parquet file and check it; a bad one gives a line that says why."""
+        try:
+            return _assemble(read_table(Path(path)))
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    def _check(self) -> None:
+        log_probs, log_routing, expert_log_probs = self.output
+        if log_probs.ndim != 2 or log_routing.ndim != 2:
+            raise InputError(
+                f"log_probs and log_routing must have two axes, not shapes {list(log_probs.shape)} and "
+                f"{list(log_routing.shape)}"
+            )
+        n, classes = log_probs.shape
+        if n == 0:
+            raise InputError("there are no rows")
+        expected = (n, log_routing.shape[1], classes)
+        if len(log_routing) != n or tuple(expert_log_probs.shape) != expected:
+            raise InputError(
+                f"shapes disagree: log_probs {list(log_probs.shape)}, log_routing {list(log_routing.shape)}, "
+                f"expert_log_probs {list(expert_log_probs.shape)}; expected [N, C], [N, K], [N, K, C]"
+            )
+        for name, logs in self.output._asdict().items():
+            _check_normalised(name, logs)
+        if self.labels is not None:
+            _check_labels(self.labels, n, classes)
+        for name, column in self.groups.items():
+            if not name or column.shape != (n,) or column.dtype.kind not in "biufUS":
+                raise InputError(
+                    f'group column "{name}" must hold {n} booleans, numbers or strings, not shape '
+                    f"{list(column.shape)} of {column.dtype}"
+                )
+
+
+def _check_normalised(name: str, logs: Tensor, tolerance: float = 1e-3) -> None:
+    if not logs.is_floating_point():
+        raise InputError(f"{name} must hold floating-point numbers, not {logs.dtype}")
+    missing = logs.isnan().flatten(1).any(dim=1)
+    if missing.any():
+        raise InputError(f"{name} has NaN in {int(missing.sum())} rows, first in row {_first(missing)}")
+    sums = logs.double().logsumexp(dim=-1).exp().reshape(len(logs), -1)
+    off = ((sums - 1).abs() > tolerance).any(dim=1)
+    if off.any():
+        row = _first(off)
+        found = sums[row][(sums[row] - 1).abs().argmax()]
+        raise InputError(
+            f"{name} does not sum to 1 in {int(off.sum())} rows, first in row {row} ({found:.4g}); "
+            f"give log-probabilities (log_softmax of logits)"
+        )
+
+
+def _check_labels(labels: Tensor, n: int, classes: int) -> None:
+    if labels.shape != (n,) or labels.dtype != torch.int64:
+        raise InputError(f"labels must be {n} integers, not shape {list(labels.shape)} of {labels.dtype}")
+    outside = (labels < 0) | (labels >= classes)
+    if outside.any():
+        row = _first(outside)
+        raise InputError(
+            f"labels must lie between 0 and {classes - 1}: row {row} has {int(labels[row])} "
+            f"({int(outside.sum())} such rows)"
+        )
+
+
+def _first(mask: Tensor) -> int:
+    return int(mask.nonzero()[0, 0])
+
+
+def _assemble(table: Table) -> Predictions:
+    """Predictions out of named arrays, as probabilities or logarithms, with or without experts.
+
+    Without routing and experts the model counts as a mixture of one expert.
+    """
+    log_probs = _logs(table.arrays, "probs", "log_probs")
+    log_routing = _logs(table.arrays, "routing", "log_routing")
+    experts = _logs(table.arrays, "expert_probs", "expert_log_probs")
+    if (log_routing is None) != (experts is None):
+        raise InputError("routing and experts come together: give both or neither")
+    if log_routing is None or experts is None:
+        if log_probs is None:
+            raise InputError("no probabilities: expected `log_probs` or `probs`")
+        output = MixtureOutput(log_probs, log_probs.new_zeros(len(log_probs), 1), log_probs.unsqueeze(1))
+    elif log_probs is None:
+        output = combine(log_routing, experts)
+    else:
+        output = MixtureOutput(log_probs, log_routing, experts)
+    labels = None if "labels" not in table.arrays else _whole_numbers(table.arrays["labels"])
+    return Predictions(output=output, labels=labels, groups=table.groups, metadata=table.metadata)
+
+
+def _logs(arrays: dict[str, Tensor], name: str, log_name: str) -> Tensor | None:
+    if log_name in arrays:
+        return _floats(log_name, arrays[log_name])
+    if name not in arrays:
+        return None
+    values = _floats(name, arrays[name])
+    outside = ((values < 0) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
+    if outside.any():
+        row = _first(outside)
+        raise InputError(
+            f"{name} must lie between 0 and 1, row {row} does not; for logarithms use `{log_name}`"
+        )
+    return values.log()
+
+
+def _floats(name: str, values: Tensor) -> Tensor:
+    if values.dtype == torch.bool or values.is_complex() or values.ndim < 2:
+        raise InputError(
+            f"{name} must hold numbers, one row per example, not shape {list(values.shape)} of {values.dtype}"
+        )
+    return values if values.is_floating_point() else values.double()
+
+
+def _whole_numbers(labels: Tensor) -> Tensor:
+    if labels.dtype == torch.bool or not torch.equal(labels.double(), labels.double().round()):
+        raise InputError("labels must be whole numbers (class indices from 0)")
+    return labels.long()
