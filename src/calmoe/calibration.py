@@ -1,0 +1,343 @@
+"""Post-hoc calibration: one temperature, one temperature per expert, and what any temperature could reach.
+
+`fit` learns on validation data and returns self; `transform` applies it; fitted values end in "_" and are
+saved as JSON.
+"""
+
+import json
+import math
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calmoe.arrays import Array, as_tensor
+from calmoe.errors import InputError
+from calmoe.files import write_json
+from calmoe.metrics import ece
+from calmoe.mixture import MixtureOutput, combine
+from calmoe.predictions import Predictions
+
+
+class CalibrationWarning(UserWarning):
+    """The fitted temperature is not an interior optimum."""
+
+
+class Temperature:
+    """softmax(log f / T): the single temperature that minimises the validation cross-entropy.
+
+    solver="exact" finds the optimum of this convex problem in 1/T by a bracketed Newton iteration; T is
+    always positive. Where there is no finite optimum it says so (`status_`, and a CalibrationWarning):
+    "separable", every label already has the highest probability, so ever smaller T would win, and T stays 1;
+    "uninformative", the probabilities do worse than uniform ones at any T, and T is the largest allowed.
+    solver="published" is the paper's: LBFGS from T = 1, learning rate 0.01, 50 iterations, no line search; it
+    usually stops short of the optimum and may return a negative T (with a warning).
+
+    Rows whose label has probability zero cost infinitely much at every T: they are left out, with a warning.
+
+    >>> log_probs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]).log()
+    >>> temperature = Temperature().fit(log_probs, torch.tensor([0, 0, 1, 1]))
+    >>> round(temperature.temperature_, 3)
+    2.0
+    >>> temperature.transform(log_probs).exp()[0]
+    tensor([0.7500, 0.2500])
+    """
+
+    LARGEST = 1e6
+
+    def __init__(self, solver: str = "exact") -> None:
+        if solver not in ("exact", "published"):
+            raise InputError(f'solver must be "exact" or "published", not "{solver}"')
+        self.solver = solver
+        self.temperature_: float
+        self.status_: str
+
+    def fit(self, log_probs: Array, labels: Array, weights: Array | None = None) -> Self:
+        """log_probs [N, C]: log-probabilities, or logits; labels [N]; weights [N] ≥ 0."""
+        problem = _prepare(log_probs, labels, weights)
+        if self.solver == "exact":
+            self.temperature_, self.status_ = _solve_exactly(*problem, largest=self.LARGEST)
+        else:
+            self.temperature_, self.status_ = _solve_as_published(*problem)
+        if self.status_ in _EXPLAINED:
+            warnings.warn(
+                f"temperature {self.temperature_:.6g}: {_EXPLAINED[self.status_]}",
+                CalibrationWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def transform(self, log_probs: Array) -> Tensor:
+        """log softmax(log_probs / T), in at least float32."""
+        return _temper(as_tensor(log_probs), self._fitted())
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON."""
+        write_json(
+            path,
+            {
+                "kind": "Temperature",
+                "solver": self.solver,
+                "temperature": self._fitted(),
+                "status": self.status_,
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Temperature":
+        """Read what `save` wrote."""
+        saved = _read_json(path, "Temperature", ("solver", "temperature", "status"))
+        fitted = cls(saved["solver"])
+        fitted.temperature_, fitted.status_ = float(saved["temperature"]), saved["status"]
+        return fitted
+
+    def _fitted(self) -> float:
+        if not hasattr(self, "temperature_"):
+            raise InputError("this Temperature is not fitted: call fit(log_probs, labels) first")
+        return self.temperature_
+
+
+class PerExpertTemperature:
+    """MoCaE: each expert gets a temperature of its own before the router mixes them.
+
+    As published, each expert is fitted alone on all rows, and its T clamped. weighted=True fits it on its
+    routing-weighted view, dQ_k ∝ r_k dP, on which the paper defines expert calibration.
+
+    >>> output = combine(torch.zeros(4, 1), torch.tensor([[[0.9, 0.1]]] * 3 + [[[0.1, 0.9]]]).log())
+    >>> PerExpertTemperature().fit(output, torch.tensor([0, 0, 1, 1])).temperatures_
+    [2.0...]
+    """
+
+    def __init__(
+        self, weighted: bool = False, clamp: tuple[float, float] = (0.1, 10.0), solver: str = "exact"
+    ) -> None:
+        if not 0 < clamp[0] <= clamp[1]:
+            raise InputError(f"clamp must be two positive bounds, the lower first, not {clamp}")
+        Temperature(solver)
+        self.weighted = weighted
+        self.clamp = clamp
+        self.solver = solver
+        self.temperatures_: list[float]
+
+    def fit(self, output: MixtureOutput, labels: Array) -> Self:
+        """The mixture's output on validation data, and its labels [N]."""
+        self.temperatures_ = []
+        for expert in range(output.log_routing.shape[1]):
+            weights = output.routing[:, expert] if self.weighted else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CalibrationWarning)  # the clamp is the remedy here
+                alone = Temperature(self.solver).fit(output.expert_log_probs[:, expert], labels, weights)
+            self.temperatures_.append(min(max(alone.temperature_, self.clamp[0]), self.clamp[1]))
+        return self
+
+    def transform(self, output: MixtureOutput) -> MixtureOutput:
+        """The mixture of the calibrated experts."""
+        temperatures = self._fitted()
+        if len(temperatures) != output.log_routing.shape[1]:
+            raise InputError(f"fitted on {len(temperatures)} experts, given {output.log_routing.shape[1]}")
+        scale = output.expert_log_probs.new_tensor(temperatures).unsqueeze(1)
+        return combine(output.log_routing, _temper(output.expert_log_probs, scale))
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON."""
+        write_json(
+            path,
+            {
+                "kind": "PerExpertTemperature",
+                "weighted": self.weighted,
+                "clamp": list(self.clamp),
+                "solver": self.solver,
+                "temperatures": self._fitted(),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PerExpertTemperature":
+        """Read what `save` wrote."""
+        saved = _read_json(path, "PerExpertTemperature", ("weighted", "clamp", "solver", "temperatures"))
+        fitted = cls(saved["weighted"], tuple(saved["clamp"]), saved["solver"])
+        fitted.temperatures_ = [float(value) for value in saved["temperatures"]]
+        return fitted
+
+    def _fitted(self) -> list[float]:
+        if not hasattr(self, "temperatures_"):
+            raise InputError("this PerExpertTemperature is not fitted: call fit(output, labels) first")
+        return self.temperatures_
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """ECE against the ECE of a subset as T sweeps: what a temperature knob alone can reach."""
+
+    temperatures: np.ndarray  # [M]
+    ece: np.ndarray  # [M] on all test rows
+    subset_ece: np.ndarray  # [M] on the subset
+    chosen: int  # the index of the temperature that validation chose
+
+
+def frontier(
+    predictions_val: Predictions,
+    predictions_test: Predictions,
+    subset: str | Array,
+    temperatures: Array | None = None,
+) -> Frontier:
+    """Sweep T over the test predictions and mark the T that the validation predictions choose.
+
+    subset: a boolean group column of the test predictions, or a mask. The test labels draw the curve, never
+    choose a point on it.
+
+    >>> log_probs = torch.log_softmax(3 * torch.eye(2).repeat(8, 1), dim=1)
+    >>> labels = torch.tensor([0, 1] * 7 + [1, 0])
+    >>> predictions = Predictions.from_probs(log_probs.exp(), labels, groups={"hard": np.arange(16) > 7})
+    >>> curve = frontier(predictions, predictions, "hard")
+    >>> bool(curve.ece[curve.chosen] < 0.001), bool(curve.subset_ece[curve.chosen] > 0.1)
+    (True, True)
+    """
+    fitted = Temperature().fit(predictions_val.output.log_probs, predictions_val.known_labels)
+    grid = np.geomspace(0.25, 8.0, 61) if temperatures is None else np.asarray(temperatures, dtype=np.float64)
+    if grid.ndim != 1 or not (grid > 0).all():
+        raise InputError("temperatures must be a list of positive numbers")
+    sweep = np.unique(np.append(grid, fitted.temperature_))
+    mask = predictions_test.mask(subset) if isinstance(subset, str) else as_tensor(subset).bool()
+    if not mask.any():
+        raise InputError(f"the subset {subset if isinstance(subset, str) else ''} is empty: no curve to draw")
+    log_probs, labels = predictions_test.output.log_probs, predictions_test.known_labels
+    tempered = [_temper(log_probs, float(temperature)).exp() for temperature in sweep]
+    return Frontier(
+        temperatures=sweep,
+        ece=np.array([ece(probs, labels) for probs in tempered]),
+        subset_ece=np.array([ece(probs[mask], labels[mask]) for probs in tempered]),
+        chosen=int(np.searchsorted(sweep, fitted.temperature_)),
+    )
+
+
+def _temper(log_probs: Tensor, temperature: float | Tensor) -> Tensor:
+    """log softmax(log_probs / T) over the last axis."""
+    wide = log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
+    # A shift per row changes nothing and keeps the largest entry exact however small T is.
+    return torch.log_softmax((wide - wide.amax(dim=-1, keepdim=True)) / temperature, dim=-1)
+
+
+class _Problem(NamedTuple):
+    scores: Tensor  # [N, C] float64, the largest of each row 0
+    of_label: Tensor  # [N] the label's score
+    weights: Tensor  # [N] summing to one
+
+
+def _prepare(log_probs: Array, labels: Array, weights: Array | None) -> _Problem:
+    scores = as_tensor(log_probs)
+    if scores.ndim != 2 or not scores.is_floating_point() or len(scores) == 0:
+        raise InputError(
+            f"log_probs must be floating-point [N, C], not {list(scores.shape)} of {scores.dtype}"
+        )
+    scores = scores.double()
+    labels = as_tensor(labels, scores.device)
+    if labels.shape != scores.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
+        raise InputError(f"labels must be {len(scores)} integers, not {list(labels.shape)} of {labels.dtype}")
+    if labels.min() < 0 or labels.max() >= scores.shape[1]:
+        raise InputError(f"labels must lie between 0 and {scores.shape[1] - 1}")
+    if scores.isnan().any() or (scores == torch.inf).any():
+        raise InputError("log_probs must not contain NaN or +inf")
+    if (
+        scores.shape[1] > 1
+        and (scores >= 0).all()
+        and torch.allclose(scores.sum(1), scores.new_ones(()), atol=1e-3)
+    ):
+        raise InputError("these look like probabilities: pass their logarithms, probs.log()")
+    weights = torch.ones_like(scores[:, 0]) if weights is None else as_tensor(weights, scores.device).double()
+    if weights.shape != labels.shape or not (weights >= 0).all() or not 0 < float(weights.sum()) < math.inf:
+        raise InputError(f"weights must be {len(scores)} numbers ≥ 0, not all zero")
+    scores = scores - scores.amax(dim=1, keepdim=True)
+    of_label = scores.gather(1, labels.long().unsqueeze(1)).squeeze(1)
+    possible = (of_label > -torch.inf) & (weights > 0)
+    impossible = int(((of_label == -torch.inf) & (weights > 0)).sum())
+    if impossible:
+        warnings.warn(
+            f"{impossible} rows give their label probability zero; no temperature helps them: left out",
+            CalibrationWarning,
+            stacklevel=3,
+        )
+        if not possible.any():
+            raise InputError("every row gives its label probability zero: there is nothing to fit")
+    scores, of_label, weights = scores[possible], of_label[possible], weights[possible]
+    return _Problem(scores, of_label, weights / weights.sum())
+
+
+_EXPLAINED = {
+    "separable": "every label already has the highest probability, so no temperature is best; left at 1",
+    "uninformative": "the probabilities do worse than uniform ones, the best temperature is infinite",
+    "at bound": "the best temperature lies beyond the range that is searched",
+    "negative": "the published solver ran away to a temperature that is not positive; use solver='exact'",
+}
+
+
+def _solve_exactly(scores: Tensor, of_label: Tensor, weights: Tensor, largest: float) -> tuple[float, str]:
+    """The root of d NLL/dβ = Σ w_i (E_β[z_i] − z_{i,y}), which rises in β = 1/T, by Newton on log β."""
+    support = scores > -torch.inf
+    finite = scores.masked_fill(~support, 0.0)
+    if float(weights @ of_label) == 0.0:
+        return 1.0, "separable"
+    uniform = finite.sum(dim=1) / support.sum(dim=1)
+    if float(weights @ (uniform - of_label)) >= 0:
+        return largest, "uninformative"
+
+    def slope_and_curvature(log_beta: float) -> tuple[float, float]:
+        beta = math.exp(log_beta)
+        probs = torch.softmax(beta * scores, dim=1)
+        expected = (probs * finite).sum(dim=1)
+        slope = float(weights @ (expected - of_label))
+        variance = (probs * (finite - expected.unsqueeze(1)).square()).sum(dim=1)
+        return slope, beta * float(weights @ variance)
+
+    low, high = 0.0, 0.0
+    while slope_and_curvature(low)[0] > 0:
+        low -= 1.0
+        if low < -math.log(largest):
+            return largest, "at bound"
+    while slope_and_curvature(high)[0] < 0:
+        high += 1.0
+        if high > math.log(largest):
+            return 1.0 / largest, "at bound"
+    point = (low + high) / 2
+    for _ in range(100):
+        slope, curvature = slope_and_curvature(point)
+        if slope < 0:
+            low = point
+        else:
+            high = point
+        proposed = point - slope / curvature if curvature > 0 else math.inf
+        previous, point = point, proposed if low <= proposed <= high else (low + high) / 2
+        if abs(point - previous) < 1e-13:
+            break
+    return math.exp(-point), "optimum"
+
+
+def _solve_as_published(scores: Tensor, of_label: Tensor, weights: Tensor) -> tuple[float, str]:
+    """What the authors' code does, in float32 as there."""
+    scores, of_label, weights = scores.float(), of_label.float(), weights.float()
+    temperature = torch.ones((), device=scores.device, requires_grad=True)
+    optimizer = torch.optim.LBFGS([temperature], lr=0.01, max_iter=50)
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = weights @ (torch.logsumexp(scores / temperature, dim=1) - of_label / temperature)
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    fitted = float(temperature.detach())
+    return fitted, "published" if fitted > 0 else "negative"
+
+
+def _read_json(path: str | Path, kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        saved = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable JSON file ({error})") from None
+    if not isinstance(saved, dict) or saved.get("kind") != kind or not all(key in saved for key in keys):
+        raise InputError(f"{path}: not a saved {kind} (expected kind and {', '.join(keys)})")
+    return saved
