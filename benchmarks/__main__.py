@@ -1,0 +1,4 @@
+from benchmarks import metrics, objectives
+
+for module in (metrics, objectives):
+    module.main()
