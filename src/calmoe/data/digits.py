@@ -1,0 +1,61 @@
+"""scikit-learn's 1,797 real 8x8 digits: nothing to download, small enough for any laptop.
+
+No crowd labelled these images, so the agreement of an image's 15 nearest training neighbours with its label
+stands in for human agreement. It depends on pixels and labels only, on none of our models. An image is hard
+when agreement < 0.7, as in CIFAR-10H; half of the images are test, so that well over 60 of them are hard.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from calmoe.data.agreement import agreement_columns
+from calmoe.data.shift import ShiftDataset, Split, check_protocol
+from calmoe.data.splits import last_rows_holdout, stratified_holdout
+
+NEIGHBOURS = 15
+SEED = 0
+
+
+def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
+    """The digits; `data` is not needed. The test rows and their agreement are the same under both protocols.
+
+    `corrected` validates on a stratified fifth of the training pool: a tenth would be 90 images with about
+    3 errors, too few to fit a temperature. `published` validates on the pool's last tenth, in stored order.
+    """
+    augmented = check_protocol(protocol) == "published"
+    pixels, labels = load_digits(return_X_y=True)
+    pixels, labels = pixels.astype(np.int64), labels.astype(np.int64)  # pixels are whole numbers 0..16
+    pool, test = stratified_holdout(labels, 0.5, SEED)
+    agreement = neighbour_agreement(pixels[pool], labels[pool], pixels[test], labels[test])
+    train, validation = (
+        last_rows_holdout(len(pool), 0.1) if augmented else stratified_holdout(labels[pool], 0.2, SEED)
+    )
+    images = torch.from_numpy((pixels * 255 / 16).round().astype(np.uint8).reshape(-1, 1, 8, 8))
+    everything = Split(inputs=images, labels=torch.from_numpy(labels))
+    tested = everything.take(test)
+    return ShiftDataset(
+        name="digits",
+        train=everything.take(pool[train]),
+        validation=everything.take(pool[validation]),
+        test=Split(inputs=tested.inputs, labels=tested.labels, groups=agreement_columns(agreement)),
+        class_names=tuple("0123456789"),
+        mean=(0.3053,),
+        std=(0.3760,),
+        crop_padding=1,
+        flip=False,
+        hard="hard",
+        protocol=protocol,
+        validation_augmented=augmented,
+    )
+
+
+def neighbour_agreement(
+    train: np.ndarray, train_labels: np.ndarray, test: np.ndarray, test_labels: np.ndarray
+) -> np.ndarray:
+    """Share of a test row's nearest training rows (Euclidean) with its label; ties go to earlier rows."""
+    distances = (train**2).sum(1) - 2 * test @ train.T  # less the test row's own norm: the same order
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
+    return (train_labels[nearest] == test_labels[:, None]).mean(axis=1)

@@ -1,0 +1,144 @@
+"""Plain values out of CIFAR-10's Python batch files, which are pickles: nothing in them is ever run.
+
+`pickletools.genops` only decodes; the few opcodes below build dicts, lists, tuples, text, numbers and uint8
+arrays. Callables are mere names here: the three that describe a NumPy array are understood, others refused.
+"""
+
+import pickletools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calmoe.errors import InputError
+
+MARK = object()
+CODEC, NDARRAY, DTYPE = "_codecs encode", "numpy ndarray", "numpy dtype"
+RECONSTRUCT = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
+NUMBERS = ("BININT", "BININT1", "BININT2", "LONG1")
+BYTE_STRINGS = ("SHORT_BINSTRING", "BINSTRING")  # Python 2's str
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+IGNORED = ("PROTO", "STOP")
+
+
+@dataclass(frozen=True)
+class Name:
+    """A callable that the file names."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An array or a dtype that the file has announced and not yet described."""
+
+    kind: str
+
+
+class Refused(Exception):
+    """The file asks for something that plain data does not need."""
+
+
+def read_plain(path: Path) -> Any:
+    """The value in the file `path`, if it is made of plain data and uint8 arrays only."""
+    try:
+        return _interpret(path.read_bytes())
+    except Refused as refusal:
+        raise InputError(
+            f"{path} is not a plain data file: {refusal}; nothing in it was run, get the official file"
+        ) from None
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, StopIteration):
+        raise InputError(f"{path} is damaged or truncated: delete it and download it again") from None
+
+
+def _interpret(content: bytes) -> Any:
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    operations: Iterator[Any] = pickletools.genops(content)
+    for opcode, argument, _ in operations:
+        name = opcode.name
+        if name in NUMBERS or name == "BINUNICODE":
+            stack.append(argument)
+        elif name in BYTE_STRINGS:
+            stack.append(argument.encode("latin-1"))
+        elif name in CONSTANTS:
+            stack.append(CONSTANTS[name])
+        elif name in ("BINPUT", "LONG_BINPUT"):
+            memo[argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[argument])
+        elif name == "MARK":
+            stack.append(MARK)
+        elif name == "EMPTY_DICT":
+            stack.append({})
+        elif name == "EMPTY_LIST":
+            stack.append([])
+        elif name == "EMPTY_TUPLE":
+            stack.append(())
+        elif name in TUPLES:
+            stack[-TUPLES[name] :] = [tuple(stack[-TUPLES[name] :])]
+        elif name == "TUPLE":
+            stack.append(tuple(_since_mark(stack)))
+        elif name == "APPEND":
+            value = stack.pop()
+            stack[-1].append(value)
+        elif name == "APPENDS":
+            values = _since_mark(stack)
+            stack[-1].extend(values)
+        elif name == "SETITEM":
+            key, value = stack.pop(-2), stack.pop()
+            stack[-1][key] = value
+        elif name == "SETITEMS":
+            values = _since_mark(stack)
+            stack[-1].update(zip(values[::2], values[1::2], strict=True))
+        elif name == "GLOBAL":
+            stack.append(_known(argument))
+        elif name == "REDUCE":
+            arguments = stack.pop()
+            stack.append(_described(stack.pop(), arguments))
+        elif name == "BUILD":
+            state = stack.pop()
+            stack.append(_built(stack.pop(), state))
+        elif name not in IGNORED:
+            raise Refused(f"it uses {name}")
+    (value,) = stack
+    return value
+
+
+def _since_mark(stack: list[Any]) -> list[Any]:
+    """What was pushed after the last mark, taken off the stack with the mark."""
+    start = next(i for i in range(len(stack) - 1, -1, -1) if stack[i] is MARK)
+    values = stack[start + 1 :]
+    del stack[start:]
+    return values
+
+
+def _known(path: str) -> Name:
+    if path not in (CODEC, NDARRAY, DTYPE, *RECONSTRUCT):
+        raise Refused(f"it names {path.replace(' ', '.')!r}")
+    return Name(path)
+
+
+def _described(callable_: Any, arguments: tuple[Any, ...]) -> Any:
+    """What the named callable would give for these arguments, without calling anything."""
+    path = callable_.path
+    if path == CODEC and arguments[1] == "latin1":
+        return arguments[0].encode("latin-1")
+    if path in RECONSTRUCT and arguments[0] == Name(NDARRAY):
+        return Pending("array")
+    if path == DTYPE and arguments[0] in ("u1", b"u1"):
+        return Pending("uint8")
+    raise Refused(f"it asks for {path.replace(' ', '.')} of something other than uint8 arrays")
+
+
+def _built(target: Any, state: tuple[Any, ...]) -> Any:
+    """A uint8 array from NumPy's own state (version, shape, dtype, Fortran order, bytes)."""
+    if target == Pending("uint8"):
+        return target
+    _, shape, dtype, fortran, content = state
+    if target != Pending("array") or dtype != Pending("uint8"):
+        raise Refused("it sets the state of something other than a uint8 array")
+    return np.frombuffer(content, np.uint8).reshape(shape, order="F" if fortran else "C")

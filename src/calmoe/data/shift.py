@@ -1,0 +1,157 @@
+"""A dataset with a shift: three splits as tensors, the hard subset, how to augment and normalise."""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calmoe.errors import InputError
+
+PROTOCOLS = ("corrected", "published")
+
+
+def check_protocol(protocol: str) -> str:
+    """`protocol` itself, if there is such a one."""
+    if protocol not in PROTOCOLS:
+        nearest = difflib.get_close_matches(protocol, PROTOCOLS, n=1, cutoff=0.0)[0]
+        raise InputError(f"unknown protocol {protocol!r}: did you mean {nearest!r}?")
+    return protocol
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Split:
+    """Rows: uint8 images [N,C,H,W] or float features [N,...], labels [N], and columns of length N by name.
+
+    >>> split = Split(inputs=torch.zeros(3, 2), labels=torch.tensor([0, 1, 1]))
+    >>> len(split), len(split.take(split.labels == 1))
+    (3, 2)
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    groups: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.labels.dtype != torch.int64 or self.labels.shape != (len(self.inputs),):
+            raise InputError(
+                f"labels must be one int64 per row: got {self.labels.dtype} {list(self.labels.shape)} "
+                f"for {len(self.inputs)} rows"
+            )
+        for name, column in self.groups.items():
+            if column.shape != (len(self),) or column.dtype.kind not in "biufU":
+                raise InputError(
+                    f"group column {name!r} must hold one bool, number or string per row: "
+                    f"got {column.dtype} {list(column.shape)} for {len(self)} rows"
+                )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str) -> "Split":
+        """The same rows with inputs and labels on `device`; the columns stay in NumPy."""
+        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
+
+    def take(self, indices: Sequence[int] | np.ndarray | Tensor) -> "Split":
+        """The rows at `indices` (or where a mask is true), in that order."""
+        rows = torch.as_tensor(indices, device=self.labels.device)
+        picked = rows.cpu().numpy()
+        return Split(
+            inputs=self.inputs[rows],
+            labels=self.labels[rows],
+            groups={name: column[picked] for name, column in self.groups.items()},
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShiftDataset:
+    """Train, validation and test, with the named hard subset of test; mean and std are for pixels in [0, 1].
+
+    `validation_augmented` says that validation passes through the training augmentation, as the paper's does.
+    """
+
+    name: str
+    train: Split
+    validation: Split
+    test: Split
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    crop_padding: int = 0
+    flip: bool = False
+    hard: str | None = None
+    protocol: str = "corrected"
+    validation_augmented: bool = False
+
+    def __post_init__(self) -> None:
+        check_protocol(self.protocol)
+        if self.hard is not None:
+            column = self.test.groups.get(self.hard)
+            if column is None or column.dtype.kind != "b":
+                raise InputError(f"hard={self.hard!r} must name a boolean column of the test split's groups")
+        for name, split in self.splits.items():
+            if len(split) and not 0 <= int(split.labels.min()) <= int(split.labels.max()) < self.num_classes:
+                raise InputError(f"{self.name}: a {name} label is outside 0..{self.num_classes - 1}")
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def images(self) -> bool:
+        """Whether the inputs are uint8 images, to be augmented and normalised."""
+        return self.train.inputs.dtype == torch.uint8
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one row: (C, H, W) for images."""
+        return tuple(self.train.inputs.shape[1:])
+
+    def to(self, device: torch.device | str) -> "ShiftDataset":
+        """The same dataset with all three splits on `device`."""
+        train, validation, test = (split.to(device) for split in self.splits.values())
+        return replace(self, train=train, validation=validation, test=test)
+
+    def fingerprint(self) -> str:
+        """SHA-256 over all contents and settings: the same on every machine and device."""
+        return self._fingerprints[0]
+
+    def training_fingerprint(self) -> str:
+        """SHA-256 over what training sees: protocols that train on the same rows share it."""
+        return self._fingerprints[1]
+
+    @cached_property
+    def _fingerprints(self) -> tuple[str, str]:
+        splits = {name: _split_digest(split) for name, split in self.splits.items()}
+        training = {
+            "classes": self.class_names,
+            "augmentation": [self.mean, self.std, self.crop_padding, self.flip],
+            "train": splits["train"],
+        }
+        settings = [self.name, self.hard, self.protocol, self.validation_augmented]
+        return _digest([training, settings, splits]), _digest(training)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _split_digest(split: Split) -> str:
+    columns = {"": split.inputs.cpu().numpy(), " labels": split.labels.cpu().numpy(), **split.groups}
+    return _digest({name: _array_digest(array) for name, array in columns.items()})
+
+
+def _array_digest(array: np.ndarray) -> list[Any]:
+    little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+    content = little.reshape(-1).view(np.uint8).data
+    return [little.dtype.str, list(little.shape), hashlib.sha256(content).hexdigest()]
