@@ -1,0 +1,56 @@
+"""From an input to a feature vector, by name: `build_backbone("resnet18", (3, 32, 32))`."""
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from calmoe.backbones.mlp import MLP
+from calmoe.backbones.resnet import ResNet
+from calmoe.errors import InputError
+
+__all__ = ["BACKBONES", "MLP", "ResNet", "build_backbone"]
+
+
+def _mlp(input_shape: tuple[int, ...], *, hidden: Iterable[int] = (128,)) -> MLP:
+    return MLP(math.prod(input_shape), hidden)
+
+
+def _resnet(
+    input_shape: tuple[int, ...],
+    *,
+    depth: int,
+    stem: str = "cifar",
+    stages: int | None = None,
+    variant: str = "v1.5",
+) -> ResNet:
+    if len(input_shape) != 3:
+        raise InputError(f"resnet{depth} needs images (channels, height, width): got rows of {input_shape}")
+    return ResNet(depth, stem=stem, stages=stages, variant=variant, in_channels=input_shape[0])
+
+
+BACKBONES: dict[str, Callable[..., MLP | ResNet]] = {
+    "mlp": _mlp,
+    **{f"resnet{depth}": partial(_resnet, depth=depth) for depth in (18, 34, 50)},
+}
+
+
+def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> MLP | ResNet:
+    """The backbone `name` for rows of `input_shape`; its features have `.out_features` columns.
+
+    >>> build_backbone("mlp", (1, 8, 8), hidden=(64, 32)).out_features
+    32
+    """
+    _check("backbone", name, list(BACKBONES))
+    known = [p for p in inspect.signature(BACKBONES[name]).parameters if p not in ("input_shape", "depth")]
+    for option in options:
+        _check(f"option of {name}", option, known)
+    return BACKBONES[name](input_shape, **options)
+
+
+def _check(kind: str, name: str, known: list[str]) -> None:
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise InputError(f"unknown {kind} {name!r}: did you mean {nearest!r}? known: {', '.join(known)}")
