@@ -182,6 +182,20 @@ def test_rectified_gradients_never_hurt_calibration(seed):
         )
 
 
+def test_the_order_of_memory_does_not_matter():
+    plain = [torch.randn(4, 3, 2, 5), torch.randn(6)]
+    against = [-plain[0] + torch.randn(4, 3, 2, 5), torch.randn(6)]
+    expected = rectify(plain, against)
+    lasting = [plain[0].to(memory_format=torch.channels_last), plain[1]]
+    strided = [torch.randn(4, 3, 2, 10)[..., ::2].copy_(against[0]), against[1]]
+    for main, calibration in ((lasting, against), (plain, strided), (lasting, strided), (strided, lasting)):
+        wanted = expected if main is not strided else rectify(against, plain)
+        found = rectify(main, calibration)
+        for a, b, like in zip(found, wanted, main, strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.stride() == like.stride() or main is strided
+
+
 def test_a_zero_calibration_gradient_changes_nothing():
     main = [torch.randn(4)]
     assert torch.equal(rectify(main, [torch.zeros(4)])[0], main[0])

@@ -99,9 +99,16 @@ def rectify(main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: floa
     >>> rectify([torch.tensor([1.0, 1.0])], [torch.tensor([-2.0, 0.0])])
     [tensor([0., 1.])]
     """
-    g, c = (torch.cat([part.flatten() for part in parts]) for parts in (main, calibration))
-    step = -(g @ c).clamp(max=0) / (c @ c + epsilon)
-    return [torch.addcmul(g, step, c) for g, c in zip(main, calibration, strict=True)]
+    main = [_dense(part) for part in main]
+    alike = [_laid_out_like(part, g) for part, g in zip(calibration, main, strict=True)]
+    # in the order of memory, so that channels-last tensors are not copied; a handful of kernels in all
+    g, c = (torch.cat([p.as_strided((p.numel(),), (1,)) for p in parts]) for parts in (main, alike))
+    rectified = torch.addcmul(g, -(g @ c).clamp(max=0) / (c @ c + epsilon), c)
+    pieces = rectified.split([part.numel() for part in main])
+    return [
+        piece.as_strided(part.shape, part.stride(), piece.storage_offset())
+        for piece, part in zip(pieces, main, strict=True)
+    ]
 
 
 def rectified_backward(
@@ -129,6 +136,16 @@ def rectified_backward(
     projected = rectify([g for p, g in zip(parameters, main, strict=True) if id(p) in rectified], calibration)
     for parameter, gradient in zip(chosen, projected, strict=True):
         parameter.grad = gradient
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor without gaps in memory, in its own order of axes where it has none."""
+    channels_last = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return tensor if channels_last else tensor.contiguous()
+
+
+def _laid_out_like(tensor: Tensor, other: Tensor) -> Tensor:
+    return tensor if tensor.stride() == other.stride() else torch.empty_like(other).copy_(tensor)
 
 
 @functools.cache

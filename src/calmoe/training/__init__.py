@@ -1,0 +1,16 @@
+"""Training: one trainer, its settings, its checkpoints."""
+
+from calmoe.training.checkpoints import TrainingState, latest_state, save_state
+from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
+from calmoe.training.trainer import Diverged, Trainer
+
+__all__ = [
+    "Diverged",
+    "ModelSettings",
+    "Stage",
+    "Trainer",
+    "TrainingSettings",
+    "TrainingState",
+    "latest_state",
+    "save_state",
+]

@@ -1,0 +1,74 @@
+"""A model and its optimiser on a device, at fixed addresses; states are copied in and out."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from calmoe.mixture import MixtureClassifier
+from calmoe.training.checkpoints import TrainingState
+from calmoe.training.settings import TrainingSettings
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+class Resident:
+    """A classifier and its AdamW. On a GPU both are laid out for captured steps: channels last, fused."""
+
+    def __init__(
+        self, model: MixtureClassifier, settings: TrainingSettings, device: torch.device, half: bool
+    ) -> None:
+        captured = device.type == "cuda"
+        self.device, self.half = device, half
+        self.model = model.to(device)
+        if captured:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.parameters = list(self.model.parameters())
+        self.learning_rate = torch.tensor(settings.learning_rate, device=device)
+        self.optimizer = torch.optim.AdamW(
+            self.parameters,
+            lr=self.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+            capturable=captured,
+        )
+        for parameter in self.parameters:
+            self.optimizer.state[parameter] = {
+                "step": torch.zeros((), device=device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """The backbone's features; in bfloat16 where that was asked for."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            return self.model.backbone(inputs)
+
+    @cached_property
+    def compiled_features(self) -> Callable[[Tensor], Tensor]:
+        return torch.compile(self.features, dynamic=False)
+
+    def apply(self, gradients: list[Tensor]) -> None:
+        """One step of AdamW."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that training changes, by name, where it lives."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            tensors |= {f"{moment}.{name}": self.optimizer.state[parameter][moment] for moment in MOMENTS}
+        return tensors
+
+    @torch.no_grad()
+    def load(self, state: TrainingState) -> None:
+        for name, tensor in self.tensors().items():
+            tensor.copy_(state.tensors[name])
+
+    def state(self, epoch: int, history: list[dict[str, float]]) -> TrainingState:
+        copies = {
+            name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self.tensors().items()
+        }
+        return TrainingState(epoch=epoch, tensors=copies, history=list(history))

@@ -1,0 +1,47 @@
+"""What determines a trained model, besides its data and its seed."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """A backbone and a mixture head. `hidden` is for the MLP; `stem`, `stages`, `variant` are for ResNets."""
+
+    backbone: str = "mlp"
+    hidden: tuple[int, ...] = (128,)
+    stem: str = "cifar"
+    stages: int = 3
+    variant: str = "v1.5"
+    experts: int = 4
+    router_hidden: int = 128
+    routing: str = "soft"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """AdamW with a cosine schedule stepped once an epoch; the last partial batch is kept."""
+
+    epochs: int = 50
+    warmup: int = 20
+    batch: int = 128
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    eta: float = 2.0
+    gamma: float = 2.0
+    regret: float = 1e-6
+    disagreement: float = 0.01
+    filter_fraction: float = 0.05
+    filter_variant: str = "published"
+    precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Epochs [start, end) under one objective: a node of the plan."""
+
+    head: str  # "mixture" or "single"
+    objective: str  # "erm", "tilted", "filtered", "entropic", "cvar"
+    loss: str  # "cross_entropy" or "brier"
+    rectified: bool
+    start: int
+    end: int

@@ -1,0 +1,99 @@
+"""One optimisation step, and how a GPU runs it: compiled in pieces, captured as one graph without inputs.
+
+The step reads its position in the epoch from a tensor that it advances itself, and leaves each example's loss
+at that position: nothing passes between host and device until the epoch ends.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from calmoe.objectives import Objective
+from calmoe.rectification import frequency_filter, rectify, soft_ece
+from calmoe.training.batches import Batches
+from calmoe.training.resident import Resident
+
+
+class Step:
+    """Batch, forward, objective, backward, AdamW for `size` examples from the cursor on."""
+
+    def __init__(
+        self,
+        resident: Resident,
+        batches: Batches,
+        objective: Objective,
+        cursor: Tensor,
+        losses: Tensor,
+        size: int,
+        generator: torch.Generator,
+    ) -> None:
+        self.resident, self.batches, self.objective = resident, batches, objective
+        self.cursor, self.losses, self.size = cursor, losses, size
+        self.generator = generator
+        self.positions = torch.arange(size, device=cursor.device)
+        self.filter: tuple[float, str] | None = None
+        self.take: Callable[[Tensor], tuple[Tensor, Tensor]] = batches.take
+        self.features: Callable[[Tensor], Tensor] = resident.features
+
+    def rectify_with(self, fraction: float, variant: str) -> None:
+        """FGR: the main gradient on a filtered batch, rectified against the soft ECE of the clean one."""
+        self.filter = (fraction, variant)
+
+    def compile(self) -> None:
+        """The backbone, which all objectives share, and the two small parts around it."""
+        self.features = self.resident.compiled_features
+        for part in ("take", "value", "calibration"):
+            setattr(self, part, torch.compile(getattr(self, part), dynamic=False))
+
+    def value(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The objective, and the loss of each example."""
+        output = self.resident.model.head(features)
+        losses = self.objective.loss(output, labels)
+        return self.objective.reduce(losses, output, labels), losses.detach()
+
+    def calibration(self, features: Tensor, labels: Tensor) -> Tensor:
+        return soft_ece(self.resident.model.head(features), labels)
+
+    def __call__(self) -> None:
+        at = self.cursor + self.positions
+        inputs, labels = self.take(at)
+        seen = inputs if self.filter is None else self._filtered(inputs, *self.filter)
+        value, losses = self.value(self.features(self.batches.normalise(seen)), labels)
+        gradients = list(torch.autograd.grad(value, self.resident.parameters))
+        if self.filter is not None:
+            calibration = self.calibration(self.features(self.batches.normalise(inputs)), labels)
+            gradients = rectify(gradients, torch.autograd.grad(calibration, self.resident.parameters))
+        self.resident.apply(gradients)
+        self.losses.index_copy_(0, at, losses)
+        self.cursor.add_(self.size)
+
+    def _filtered(self, inputs: Tensor, fraction: float, variant: str) -> Tensor:
+        """Some images without their high frequencies; inputs that are no images pass as they are."""
+        if not self.batches.images:
+            return inputs
+        return frequency_filter(inputs, fraction, variant=variant, generator=self.generator)
+
+
+def captured(step: Step, compiles: bool) -> Callable[[], None]:
+    """The step as a CUDA graph. Warming up changes the model, so states are loaded after this."""
+    if compiles:
+        step.compile()
+    step.resident.model.train()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step.cursor.zero_()
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    step.cursor.zero_()
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(step.generator)
+    with torch.cuda.graph(graph):
+        step()
+
+    def replay(kept: Step = step) -> None:  # the graph reads the step's tensors: it must not outlive them
+        graph.replay()
+
+    return replay

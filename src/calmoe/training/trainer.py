@@ -1,0 +1,220 @@
+"""One trainer for CPU and GPU.
+
+On a GPU the whole step (batch, augmentation, forward, objective, backward, AdamW) is captured in one CUDA
+graph; an epoch is a row of replays that waits for nobody. On a CPU the same step runs eagerly. Models,
+optimiser state and buffers keep their addresses, so that the graphs serve all seeds and methods.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from calmoe.backbones import build_backbone
+from calmoe.data import ShiftDataset, Split
+from calmoe.errors import InputError
+from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
+from calmoe.objectives import (
+    ERM,
+    CVaR,
+    EntropicRisk,
+    Objective,
+    RobustFiltered,
+    RobustMoE,
+    brier,
+    cross_entropy,
+)
+from calmoe.predictions import Predictions
+from calmoe.training.batches import Batches
+from calmoe.training.checkpoints import TrainingState, save_state
+from calmoe.training.diagnostics import tilt_diagnostics
+from calmoe.training.resident import MOMENTS, Resident
+from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
+from calmoe.training.step import Step, captured
+
+Watch = Callable[[int, dict[str, float]], None]
+LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
+
+
+class Diverged(InputError):
+    """The loss became NaN or infinite. The message says where, and which checkpoint is the last good one."""
+
+
+class Trainer:
+    """Trains the stages of a plan on one dataset and one device."""
+
+    def __init__(
+        self,
+        dataset: ShiftDataset,
+        model: ModelSettings,
+        training: TrainingSettings,
+        device: torch.device,
+        checkpoint_seconds: float = 30.0,
+    ) -> None:
+        self.dataset, self.model_settings, self.settings = dataset, model, training
+        self.device, self.captures = device, device.type == "cuda"
+        self.checkpoint_seconds = checkpoint_seconds
+        self.generator = torch.Generator(device)
+        self.batches = Batches(dataset.train, dataset, device)
+        self.cursor = torch.zeros((), dtype=torch.int64, device=device)
+        self.losses = torch.zeros(len(self.batches), device=device)
+        self.residents: dict[str, Resident] = {}
+        self.steps: dict[tuple[str, str, str, bool, int], Callable[[], None]] = {}
+        if self.captures:
+            torch.backends.cudnn.benchmark = True
+
+    def initial_state(self, head: str, seed: int) -> TrainingState:
+        """The seed's weights before any training, and an optimiser that has seen nothing."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = self._build(head)
+        tensors = {f"model.{name}": value.detach().clone() for name, value in model.state_dict().items()}
+        for name, parameter in model.named_parameters():
+            tensors |= {f"{moment}.{name}": torch.zeros_like(parameter.detach()) for moment in MOMENTS[:2]}
+            tensors[f"step.{name}"] = torch.zeros(())
+        return TrainingState(epoch=0, tensors=tensors)
+
+    def train(
+        self,
+        stage: Stage,
+        seed: int,
+        state: TrainingState,
+        folder: Path | None = None,
+        watch: Watch | None = None,
+    ) -> TrainingState:
+        """Train epochs [state.epoch, stage.end); with a folder, leave checkpoints there now and then."""
+        resident = self._resident(stage.head)
+        steps = self._steps(stage, resident)
+        resident.load(state)
+        resident.model.train()
+        history, saved, last_saved = list(state.history), state.epoch, time.monotonic()
+        for epoch in range(state.epoch, stage.end):
+            begin = time.perf_counter()
+            self._begin(seed, epoch, resident)
+            for step in steps:
+                step()
+            record = self._record(stage, epoch, saved)
+            history.append(record)
+            if folder is not None and time.monotonic() - last_saved >= self.checkpoint_seconds:
+                save_state(resident.state(epoch + 1, history), folder)
+                saved, last_saved = epoch + 1, time.monotonic()
+            if watch is not None:
+                try:
+                    watch(epoch, {**record, "seconds": time.perf_counter() - begin})
+                except BaseException:
+                    if folder is not None and saved != epoch + 1:
+                        save_state(resident.state(epoch + 1, history), folder)
+                    raise
+        return resident.state(stage.end, history)
+
+    @torch.no_grad()
+    def predict(self, state: TrainingState, head: str) -> dict[str, Predictions]:
+        """Predictions for validation, validation under the training augmentation, and test; in float32."""
+        resident = self._resident(head)
+        resident.load(state)
+        resident.model.eval()
+        data = self.dataset
+        return {
+            "validation": self._predict(resident, data.validation),
+            "validation_augmented": self._predict(resident, data.validation, augmented=True),
+            "test": self._predict(resident, data.test),
+        }
+
+    def _predict(self, resident: Resident, split: Split, augmented: bool = False) -> Predictions:
+        batches = Batches(split, self.dataset, self.device)
+        if augmented:
+            self.generator.manual_seed(0)
+            batches.draw(self.generator, shuffle=False)
+        outputs = []
+        for at in torch.arange(len(batches), device=self.device).split(500):
+            inputs, _ = batches.take(at)
+            outputs.append(resident.model(batches.normalise(inputs)))
+        output = MixtureOutput(*(part.float().cpu() for part in MixtureOutput.cat(outputs)))
+        metadata = {"dataset": self.dataset.name, "classes": list(self.dataset.class_names)}
+        return Predictions(output=output, labels=split.labels.cpu(), groups=split.groups, metadata=metadata)
+
+    # --- one epoch
+
+    def _begin(self, seed: int, epoch: int, resident: Resident) -> None:
+        """Everything random in an epoch follows from its seed and its number."""
+        digest = hashlib.sha256(f"{seed}/{epoch}".encode()).digest()
+        self.generator.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        self.batches.draw(self.generator)
+        self.cursor.zero_()
+        horizon = math.pi * epoch / self.settings.epochs
+        resident.learning_rate.fill_(self.settings.learning_rate * (1 + math.cos(horizon)) / 2)
+
+    def _record(self, stage: Stage, epoch: int, saved: int) -> dict[str, float]:
+        """What the epoch's losses say; a loss that is not finite ends the run here."""
+        losses = self.losses.cpu()
+        bad = (~losses.isfinite()).nonzero()
+        if len(bad):
+            step = int(bad[0, 0]) // self.settings.batch
+            raise Diverged(
+                f"the loss is {float(losses[bad[0, 0]])} at epoch {epoch + 1}, step {step + 1} "
+                f"({stage.objective}); the last good checkpoint is after epoch {saved}; lower learning_rate"
+            )
+        record = {"epoch": epoch + 1, "loss": float(losses.double().mean())}
+        if stage.objective in ("tilted", "entropic"):
+            record |= tilt_diagnostics(losses, self.settings.eta, self.settings.batch)
+        return record
+
+    def _steps(self, stage: Stage, resident: Resident) -> list[Callable[[], None]]:
+        """The epoch's steps, ready to be called in order: full batches, then the rest."""
+        full, rest = divmod(len(self.batches), self.settings.batch)
+        steps = [self._step(stage, resident, self.settings.batch)] * full if full else []
+        return [*steps, self._step(stage, resident, rest)] if rest else steps
+
+    def _step(self, stage: Stage, resident: Resident, size: int) -> Callable[[], None]:
+        key = (stage.head, stage.objective, stage.loss, stage.rectified, size)
+        if key not in self.steps:
+            step = Step(
+                resident, self.batches, self._objective(stage), self.cursor, self.losses, size, self.generator
+            )
+            if stage.rectified:
+                step.rectify_with(self.settings.filter_fraction, self.settings.filter_variant)
+            # compiling the odd last batch as well would cost more than it ever saves
+            self.steps[key] = captured(step, compiles=size == self.settings.batch) if self.captures else step
+        return self.steps[key]
+
+    # --- models and objectives
+
+    def _objective(self, stage: Stage) -> Objective:
+        loss, eta = LOSSES[stage.loss], self.settings.eta
+        match stage.objective:
+            case "erm":
+                return ERM(loss=loss)
+            case "tilted":
+                return RobustMoE(eta, loss=loss)
+            case "filtered":
+                return RobustFiltered(eta, self.settings.regret, self.settings.disagreement, loss=loss)
+            case "entropic":
+                return EntropicRisk(eta, loss=loss)
+            case "cvar":
+                return CVaR(self.settings.gamma, loss=loss)
+        raise InputError(f"unknown objective {stage.objective!r}")
+
+    def _build(self, head: str) -> MixtureClassifier:
+        settings = self.model_settings
+        options = (
+            {"hidden": settings.hidden}
+            if settings.backbone == "mlp"
+            else {"stem": settings.stem, "stages": settings.stages, "variant": settings.variant}
+        )
+        backbone = build_backbone(settings.backbone, self.dataset.input_shape, **options)
+        experts, routing = (1, "soft") if head == "single" else (settings.experts, settings.routing)
+        return MixtureClassifier(
+            backbone,
+            MixtureHead(
+                backbone.out_features, self.dataset.num_classes, experts, settings.router_hidden, routing
+            ),
+        )
+
+    def _resident(self, head: str) -> Resident:
+        if head not in self.residents:
+            half = {"float32": False, "bfloat16": True, "auto": self.captures}[self.settings.precision]
+            self.residents[head] = Resident(self._build(head), self.settings, self.device, half)
+        return self.residents[head]
