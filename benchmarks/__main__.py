@@ -1,4 +1,4 @@
-from benchmarks import metrics, objectives
+from benchmarks import metrics, objectives, step_profile
 
-for module in (metrics, objectives):
+for module in (metrics, objectives, step_profile):
     module.main()
