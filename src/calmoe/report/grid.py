@@ -1,0 +1,179 @@
+"""A table without a format, and its four renderers: Markdown, LaTeX, CSV and the terminal."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+
+class Entry(NamedTuple):
+    """What is read, and the value or values that a CSV file holds."""
+
+    text: str
+    values: tuple[str | float, ...]
+    bold: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        return not isinstance(self.values[0], str)
+
+
+class Heading(NamedTuple):
+    """A column's title, and its CSV names: one for each value of its entries."""
+
+    title: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Sections of rows of entries.
+
+    >>> row = label("Vanilla MoE", "vanilla"), estimate(0.055, 0.001, bold=True)
+    >>> grid = Grid("ECE", (Heading("Method", ("method",)), Heading("ECE", ("ece", "ece_se"))), ((row,),))
+    >>> print(grid.markdown())
+    ECE
+    <BLANKLINE>
+    | Method | ECE |
+    | --- | ---: |
+    | Vanilla MoE | **0.055 ± 0.001** |
+    <BLANKLINE>
+    """
+
+    caption: str
+    headings: tuple[Heading, ...]
+    sections: tuple[tuple[tuple[Entry, ...], ...], ...]
+
+    @property
+    def rows(self) -> list[tuple[Entry, ...]]:
+        return [row for section in self.sections for row in section]
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers."""
+        return [any(row[i].numeric for row in self.rows) for i in range(len(self.headings))]
+
+    def markdown(self) -> str:
+        """A paragraph with the caption, then a GitHub table."""
+
+        def line(cells: Iterable[str]) -> str:
+            return f"| {' | '.join(cells)} |"
+
+        table = [
+            line(_markdown(Entry(heading.title, ("",))) for heading in self.headings),
+            line("---:" if numeric else "---" for numeric in self.numeric),
+            *(line(map(_markdown, row)) for row in self.rows),
+        ]
+        return "\n".join([self.caption, "", *table, ""])
+
+    def latex(self) -> str:
+        """A table environment; needs booktabs."""
+
+        def line(cells: Iterable[str]) -> str:
+            return " & ".join(cells) + r" \\"
+
+        lines = [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_escape(self.caption)}}}",
+            rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in self.numeric)}}}",
+            r"\toprule",
+            line(_escape(heading.title) for heading in self.headings),
+        ]
+        for section in self.sections:
+            lines += [r"\midrule", *(line(map(_latex, row)) for row in section)]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+    def csv(self) -> str:
+        """Numbers in full, a mean and its standard error in columns of their own; NaN is empty."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([name for heading in self.headings for name in heading.names])
+        for row in self.rows:
+            writer.writerow(["" if value != value else value for entry in row for value in entry.values])
+        return stream.getvalue()
+
+    def rich(self) -> Table:
+        """A table for the terminal: `rich.print(grid.rich())`."""
+        table = Table(
+            title=Text(self.caption),
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            collapse_padding=True,
+        )
+        for i, (heading, numeric) in enumerate(zip(self.headings, self.numeric, strict=True)):
+            words = " ".join([heading.title, *(row[i].text for row in self.rows)]).split()
+            width = max(map(len, words))  # a narrow terminal breaks lines between words, never in one
+            justify: Literal["left", "right"] = "right" if numeric else "left"
+            table.add_column(Text(heading.title), justify=justify, min_width=width)
+        for section in self.sections:
+            for row in section:
+                table.add_row(*(Text(entry.text, style="bold" if entry.bold else "") for entry in row))
+            table.add_section()
+        return table
+
+
+def label(text: str, key: str) -> Entry:
+    return Entry(text, (key,))
+
+
+def count(n: int) -> Entry:
+    return Entry(str(n), (n,))
+
+
+def estimate(mean: float, standard_error: float, bold: bool = False) -> Entry:
+    """`0.055 ± 0.001`; the mean alone where there is no standard error."""
+    spread = "" if math.isnan(standard_error) else f" ± {_decimal(standard_error)}"
+    return Entry(_decimal(mean) + spread, (mean, standard_error), bold)
+
+
+def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
+    return Entry(_decimal(value, decimals, "+"), (value,), bold)
+
+
+def interval(low: float, high: float, bold: bool = False) -> Entry:
+    known = not (math.isnan(low) or math.isnan(high))
+    return Entry(f"[{_decimal(low, 3, '+')}, {_decimal(high, 3, '+')}]" if known else "–", (low, high), bold)
+
+
+def _decimal(value: float, decimals: int = 3, sign: str = "-") -> str:
+    """Three decimals, a true minus sign, none before a zero; a dash for NaN."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:{sign if round(value, decimals) else '-'}z.{decimals}f}".replace("-", "−")
+
+
+def _markdown(entry: Entry) -> str:
+    text = entry.text.replace("|", r"\|")
+    return f"**{text}**" if entry.bold else text
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "–": "--",
+    **{symbol: f"${symbol}$" for symbol in "<>|"},
+    **{symbol: f"\\{symbol}" for symbol in "&%$#_{}"},
+}
+
+
+def _escape(text: str) -> str:
+    return re.sub(".", lambda found: _LATEX.get(found[0], found[0]), text)
+
+
+def _latex(entry: Entry) -> str:
+    if not entry.numeric or entry.text == "–":
+        return rf"\textbf{{{_escape(entry.text)}}}" if entry.bold else _escape(entry.text)
+    text = entry.text.replace("±", r"\pm").replace("−", "-").replace("inf", r"\infty")
+    return rf"$\mathbf{{{text}}}$" if entry.bold else f"${text}$"

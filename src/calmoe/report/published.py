@@ -1,0 +1,22 @@
+"""The cells the paper published, and where they stand in it."""
+
+import tomllib
+from importlib import resources
+from typing import Any
+
+from calmoe.errors import InputError
+
+
+def published(dataset: str) -> dict[str, Any]:
+    """A published table: `table`, `caption`, and `cells[method][column] = [mean, standard error]`.
+
+    PACS has a table a target, "pacs_sketch". "eta_gamma" has `rows` in place of cells.
+
+    >>> published("cifar10h")["cells"]["vanilla"]["ece"]
+    [0.055, 0.001]
+    """
+    tables = tomllib.loads((resources.files(__package__) / "published.toml").read_text("utf-8"))
+    if dataset not in tables:
+        raise InputError(f"the paper has no table for {dataset!r}: choose one of {', '.join(tables)}")
+    table: dict[str, Any] = tables[dataset]
+    return table

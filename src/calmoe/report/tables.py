@@ -1,0 +1,304 @@
+"""A run's tables from its rows, one a method, seed and protocol.
+
+Compute first: `summarise`, `compare`, `paired`. Lay out second: `main_table`, `comparison_table` and
+`paired_table` give a `Grid`, which renders itself.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from numbers import Real
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from calmoe.errors import InputError
+from calmoe.metrics import paired_difference
+from calmoe.report.grid import Entry, Grid, Heading, count, estimate, interval, label, signed
+from calmoe.report.published import published
+
+Row: TypeAlias = Mapping[str, Any]
+Rows: TypeAlias = Sequence[Row]
+Seeds: TypeAlias = dict[int, Row]
+
+FAMILIES: tuple[dict[str, str], ...] = (
+    {"single": "Single Expert", "vanilla": "Vanilla MoE", "mocae": "MoCaE", "fgr": "FGR"},
+    {"robust": "Robust MoE", "robust_filtered": "Robust Filtered", "fgr_robust": "FGR + Robust"},
+    {"entropic": "Entropic Risk", "robust_brier": "Robust Brier"},
+)
+METHODS = {method: title for family in FAMILIES for method, title in family.items()}
+
+COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float]]] = {  # title, and which value is best
+    "accuracy": ("Accuracy", max),
+    "hard_accuracy": ("Hard Accuracy", max),
+    "ece": ("ECE", min),
+    "ece_ts": ("ECE+TS", min),
+    "hard_ece": ("Hard ECE", min),
+    "hard_ece_ts": ("Hard ECE+TS", min),
+    "nll": ("NLL", min),
+    "nll_ts": ("NLL+TS", min),
+    "brier": ("Brier", min),
+    "brier_ts": ("Brier+TS", min),
+}
+PAPER_COLUMNS = ("accuracy", "hard_accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
+PAIRED_COLUMNS = ("nll_ts", "brier_ts", "ece_ts", "hard_ece_ts")
+
+
+class Cell(NamedTuple):
+    """Mean and standard error over the n seeds that have a value."""
+
+    mean: float
+    standard_error: float
+    n: int
+
+
+Summary: TypeAlias = dict[str, dict[str, Cell]]
+MISSING = Cell(math.nan, math.nan, 0)
+
+
+class Comparison(NamedTuple):
+    """A published cell and ours; `combined_errors` is the difference over sqrt(se1² + se2²)."""
+
+    method: str
+    column: str
+    published_mean: float
+    published_se: float
+    mean: float
+    standard_error: float
+    difference: float
+    combined_errors: float
+
+
+class PairedDifference(NamedTuple):
+    """Mean of method - baseline over the n seeds both have, with Student's t interval."""
+
+    method: str
+    baseline: str
+    column: str
+    estimate: float
+    low: float
+    high: float
+    standard_error: float
+    n: int
+
+
+def summarise(rows: Rows, protocol: str) -> Summary:
+    """Mean and standard error over seeds, `[method][column]`; None and NaN are left out, as n tells.
+
+    >>> rows = [{"method": "single", "seed": s, "protocol": "published", "ece": s / 100} for s in (4, 6)]
+    >>> cell = summarise(rows, "published")["single"]["ece"]
+    >>> round(cell.mean, 6), round(cell.standard_error, 6), cell.n
+    (0.05, 0.01, 2)
+    """
+    runs = _runs(rows, protocol)
+    everything = (item for seeds in runs.values() for row in seeds.values() for item in row.items())
+    columns = dict.fromkeys(key for key, value in everything if _measured(key, value))
+    return {
+        method: {column: _cell(_number(row.get(column)) for row in seeds.values()) for column in columns}
+        for method, seeds in runs.items()
+    }
+
+
+def compare(rows: Rows, dataset: str, protocol: str = "published") -> list[Comparison]:
+    """Every published cell beside ours; NaN where the run has none.
+
+    The paper rounds to three decimals: a standard error printed as 0.001 is anything from 0.0005 to 0.0015,
+    so read `combined_errors` with care where the printed one is that small.
+    """
+    ours = summarise(rows, protocol)
+    return [
+        _comparison(method, column, Cell(mean, error, 5), ours.get(method, {}).get(column, MISSING))
+        for method, cells in published(dataset)["cells"].items()
+        for column, (mean, error) in cells.items()
+    ]
+
+
+def beyond(comparisons: Iterable[Comparison], limit: float = 2.0) -> list[Comparison]:
+    """The cells that differ by more than `limit` combined standard errors."""
+    return [c for c in comparisons if abs(c.combined_errors) > limit]
+
+
+def paired(
+    rows: Rows, protocol: str, baseline: str = "vanilla", columns: Sequence[str] = PAIRED_COLUMNS
+) -> list[PairedDifference]:
+    """Each method against the baseline over the seeds both have: the difference and its 95 % interval."""
+    runs = _runs(rows, protocol)
+    if baseline not in runs:
+        raise InputError(
+            f"no rows of {baseline!r} under protocol {protocol!r} to pair with: "
+            f"run it too, or choose a baseline among {', '.join(runs) or 'the methods of a run'}"
+        )
+    return [
+        _paired(method, baseline, column, runs[method], runs[baseline])
+        for family in _families(runs)
+        for method in family
+        if method != baseline
+        for column in columns
+    ]
+
+
+def _runs(rows: Rows, protocol: str) -> dict[str, Seeds]:
+    """Rows of one protocol, [method][seed]; a seed counted twice would shrink every standard error."""
+    runs: dict[str, Seeds] = {}
+    for row in rows:
+        if row["protocol"] == protocol:
+            seeds = runs.setdefault(row["method"], {})
+            if row["seed"] in seeds:
+                raise InputError(
+                    f"two rows for method {row['method']!r}, seed {row['seed']}, protocol {protocol!r}: "
+                    "keep one, or table the two runs apart"
+                )
+            seeds[row["seed"]] = row
+    return runs
+
+
+def _measured(key: str, value: Any) -> bool:
+    return key != "seed" and (value is None or isinstance(value, Real))
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, Real) else math.nan
+
+
+def _cell(values: Iterable[float]) -> Cell:
+    kept = np.array([value for value in values if not math.isnan(value)])
+    n = len(kept)
+    with np.errstate(invalid="ignore"):  # an infinite loss has an infinite mean and no standard error
+        error = float(kept.std(ddof=1)) / n**0.5 if n > 1 else math.nan
+    return Cell(float(kept.mean()), error, n) if n else MISSING
+
+
+def _comparison(method: str, column: str, theirs: Cell, ours: Cell) -> Comparison:
+    difference = ours.mean - theirs.mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        combined = float(np.divide(difference, np.hypot(theirs.standard_error, ours.standard_error)))
+    return Comparison(method, column, *theirs[:2], *ours[:2], difference, combined)
+
+
+def _paired(method: str, baseline: str, column: str, a: Seeds, b: Seeds) -> PairedDifference:
+    common = [seed for seed in a if seed in b]
+    pairs = np.array([[_number(run[seed].get(column)) for run in (a, b)] for seed in common]).reshape(-1, 2)
+    pairs = pairs[~np.isnan(pairs).any(1)]
+    if not len(pairs):
+        return PairedDifference(method, baseline, column, math.nan, math.nan, math.nan, math.nan, 0)
+    with np.errstate(invalid="ignore"):
+        mean, low, high, error, _ = paired_difference(pairs[:, 0], pairs[:, 1])
+    return PairedDifference(method, baseline, column, mean, low, high, error, len(pairs))
+
+
+METHOD, METRIC, SEEDS = (Heading(title, (title.lower(),)) for title in ("Method", "Metric", "Seeds"))
+
+
+def main_table(
+    summary: Summary,
+    columns: Sequence[str] = PAPER_COLUMNS,
+    caption: str = "Mean ± standard error over seeds, best in bold",
+) -> Grid:
+    """One row a method, one column a metric; the best of each column in bold, with ties at three decimals."""
+    best = {column: _best(summary, column) for column in columns}
+
+    def row(method: str) -> tuple[Entry, ...]:
+        cells = {column: summary[method].get(column, MISSING) for column in columns}
+        estimates = [
+            estimate(cell.mean, cell.standard_error, bold=round(cell.mean, 3) == best[column])
+            for column, cell in cells.items()
+        ]
+        return (_method(method), _seeds(cells.values()), *estimates)
+
+    return Grid(
+        caption,
+        (METHOD, SEEDS, *(Heading(_title(column), (column, f"{column}_se")) for column in columns)),
+        tuple(tuple(map(row, family)) for family in _families(summary)),
+    )
+
+
+def comparison_table(comparisons: Sequence[Comparison], caption: str | None = None) -> Grid:
+    """One row a published cell, a section a method; a cell beyond 2 combined standard errors is marked."""
+    known = [c for c in comparisons if not math.isnan(c.combined_errors)]
+    far = set(beyond(known))
+
+    def row(c: Comparison) -> tuple[Entry, ...]:
+        return (
+            _method(c.method),
+            label(_title(c.column), c.column),
+            estimate(c.published_mean, c.published_se),
+            estimate(c.mean, c.standard_error),
+            signed(c.difference),
+            signed(c.combined_errors, bold=c in far, decimals=2),
+            label("yes", "yes") if c in far else label("", ""),
+        )
+
+    return Grid(
+        caption or f"{len(far)} of {len(known)} cells differ from the paper by more than 2 combined SE",
+        (
+            METHOD,
+            METRIC,
+            Heading("Published", ("published", "published_se")),
+            Heading("Ours", ("ours", "ours_se")),
+            Heading("Difference", ("difference",)),
+            Heading("In combined SE", ("combined_errors",)),
+            Heading("Beyond 2", ("beyond_2",)),
+        ),
+        _by_method(comparisons, row),
+    )
+
+
+def paired_table(differences: Sequence[PairedDifference], caption: str | None = None) -> Grid:
+    """One row a method and metric, a section a method; an interval that leaves out zero is in bold."""
+
+    def row(d: PairedDifference) -> tuple[Entry, ...]:
+        return (
+            _method(d.method),
+            label(_title(d.column), d.column),
+            count(d.n),
+            signed(d.estimate),
+            interval(d.low, d.high, bold=d.low > 0 or d.high < 0),
+        )
+
+    baselines = " and ".join(METHODS.get(b, b) for b in dict.fromkeys(d.baseline for d in differences))
+    return Grid(
+        caption or f"Difference to {baselines or 'the baseline'} over the same seeds, with 95 % intervals",
+        (
+            METHOD,
+            METRIC,
+            SEEDS,
+            Heading("Difference", ("difference",)),
+            Heading("95 % interval", ("low", "high")),
+        ),
+        _by_method(differences, row),
+    )
+
+
+def _families(methods: Iterable[str]) -> list[list[str]]:
+    """Methods in the paper's order, a list a family; a user's own come last."""
+    methods = list(methods)
+    known = [[method for method in family if method in methods] for family in FAMILIES]
+    own = [method for method in methods if method not in METHODS]
+    return [family for family in [*known, own] if family]
+
+
+def _method(method: str) -> Entry:
+    return label(METHODS.get(method, method), method)
+
+
+def _title(column: str) -> str:
+    return COLUMNS[column][0] if column in COLUMNS else column
+
+
+def _seeds(cells: Iterable[Cell]) -> Entry:
+    """How many seeds stand behind a row: "5", or "3–5" where some column has fewer."""
+    counts = [cell.n for cell in cells if cell.n] or [0]
+    low, high = min(counts), max(counts)
+    return count(high) if low == high else label(f"{low}–{high}", f"{low}-{high}")
+
+
+def _best(summary: Summary, column: str) -> float:
+    """The best mean to three decimals; NaN, which nothing equals, for a column with no best."""
+    means = [cells[column].mean for cells in summary.values() if column in cells and cells[column].n]
+    return round(COLUMNS[column][1](means), 3) if means and column in COLUMNS else math.nan
+
+
+def _by_method(
+    items: Sequence[Any], row: Callable[[Any], tuple[Entry, ...]]
+) -> tuple[tuple[tuple[Entry, ...], ...], ...]:
+    return tuple(tuple(map(row, group)) for _, group in groupby(items, key=lambda item: item.method))
