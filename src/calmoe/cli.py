@@ -1,0 +1,118 @@
+"""The command line: thin, and quick to answer; what is heavy is imported where it is needed."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from calmoe.errors import InputError
+
+
+class Commands(TyperGroup):
+    """What goes wrong is told in one line, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            _stop(f"error: {' '.join(str(error).split())}", 2)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _stop(f"error: {where}{error.strerror or error}", 2)
+        except KeyboardInterrupt:
+            _stop("stopped; run the same command to continue", 130)
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _stop(message: str, code: int) -> None:
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from calmoe.experiments.environment import version
+
+        typer.echo(f"calmoe {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Calibrated mixtures of experts: train them, audit them, reproduce the paper.
+
+    Example: calmoe run digits
+    """
+
+
+@app.command("run")
+def run_command(
+    dataset: Annotated[str, typer.Argument(help="digits or cifar10h.")],
+    methods: Annotated[str | None, typer.Option(help="Such as vanilla,robust.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Such as 42-46,50.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting, such as epochs=10; repeat for more."
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="corrected, or published: the paper's split and solver.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/DATASET]")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the dataset's files are.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Draw the plan and stop.")] = False,
+    only_report: Annotated[
+        bool, typer.Option("--only-report", help="Recompute the results from the saved predictions.")
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3."),
+    ] = None,
+) -> None:
+    """Train the methods on a dataset and show the paper's table; run again to continue or to add.
+
+    Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
+    """
+    from calmoe.experiments import engine
+    from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
+
+    spec = with_settings(load_preset(dataset), settings or [])
+    changes: dict[str, Any] = {
+        "methods": methods and parse_methods(methods),
+        "seeds": seeds and parse_seeds(seeds),
+        "protocol": protocol,
+    }
+    spec = narrowed(spec, **{name: value for name, value in changes.items() if value is not None})
+    folder = out or Path("runs") / dataset
+    if dry_run:
+        engine.show_plan(spec, folder, data, device)
+        return
+    outcome = engine.run(spec, folder, data, device, only_report=only_report, time_limit=time_limit)
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command("data")
+def data_command(
+    dataset: Annotated[str, typer.Argument(help="cifar10h.")],
+    to: Annotated[Path, typer.Option(help="The folder to put it in.")],
+) -> None:
+    """Download a dataset, verified; a download that was cut goes on where it ended.
+
+    Example: calmoe data cifar10h --to data
+    """
+    from calmoe.data.download import fetch_cifar10h
+    from calmoe.experiments.spec import check_known
+
+    if dataset == "digits":
+        raise InputError("digits comes with scikit-learn: there is nothing to download, `calmoe run digits`")
+    check_known("dataset", dataset, ["cifar10h"])
+    typer.echo(f"cifar10h is in {fetch_cifar10h(to)}: calmoe run cifar10h --data {to}")

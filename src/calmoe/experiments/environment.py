@@ -1,0 +1,71 @@
+"""Where results come from: code version, machine, and the command that was given."""
+
+import os
+import platform
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).resolve().parents[3]  # the repository, where calmoe runs from one
+
+
+def version() -> str:
+    """calmoe's version: as installed, or as its source tree says."""
+    try:
+        return metadata.version("calmoe")
+    except metadata.PackageNotFoundError:
+        project = SOURCE / "pyproject.toml"
+        return tomllib.loads(project.read_text())["project"]["version"] if project.is_file() else "unknown"
+
+
+def describe(device: Any) -> dict[str, Any]:
+    """This session, for `environment.json`; `device` is a torch.device."""
+    import torch
+
+    commit, dirty = _commit()
+    return {
+        "calmoe": version(),
+        "commit": commit,
+        "dirty": dirty,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+    }
+
+
+def _commit() -> tuple[str | None, bool | None]:
+    """The source tree's commit, and whether it was changed since; CALMOE_COMMIT speaks where git cannot."""
+    if given := os.environ.get("CALMOE_COMMIT"):
+        return given, None
+    if not (SOURCE / ".git").exists():
+        return None, None
+    commit = _git("rev-parse", "--verify", "HEAD")
+    return commit, None if commit is None else bool(_git("status", "--porcelain"))
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
+
+
+def _processor() -> str:
+    """The CPU's name where Linux tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

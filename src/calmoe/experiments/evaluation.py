@@ -1,0 +1,58 @@
+"""From predictions to a row of results: temperatures are fitted on validation, scores come from test."""
+
+import math
+import warnings
+from typing import Any
+
+from torch import Tensor
+
+from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature
+from calmoe.experiments.methods import METHODS
+from calmoe.metrics import accuracy, adaptive_ece, brier_score, ece, nll, smooth_ece
+from calmoe.mixture import MixtureOutput
+from calmoe.predictions import Predictions
+
+VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
+SOLVER = {"corrected": "exact", "published": "published"}
+
+
+def evaluate(
+    method: str, seed: int, protocol: str, predictions: dict[str, Predictions], hard: str | None = None
+) -> dict[str, Any]:
+    """One row: metrics on test and its hard subset, raw and after temperature scaling ("_ts")."""
+    validation, test = predictions[VALIDATION[protocol]], predictions["test"]
+    labels = validation.known_labels
+    row: dict[str, Any] = {"method": method, "seed": seed, "protocol": protocol}
+    fitted_on, output = validation.output, test.output
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)  # `temperature_status` says it
+        if METHODS[method].post_hoc == "per_expert_temperature":
+            experts = PerExpertTemperature(solver=SOLVER[protocol]).fit(fitted_on, labels)
+            fitted_on, output = experts.transform(fitted_on), experts.transform(output)
+            row["temperatures"] = experts.temperatures_
+        temperature = Temperature(SOLVER[protocol]).fit(fitted_on.log_probs, labels)
+    row |= {"temperature": temperature.temperature_, "temperature_status": temperature.status_}
+    row |= _scores(output, temperature, test.known_labels, "")
+    mask = test.mask(hard) if hard else None
+    row |= {"n": len(test), "n_hard": int(mask.sum()) if mask is not None else 0}
+    if row["n_hard"]:
+        part = MixtureOutput(*(values[mask] for values in output))
+        row |= _scores(part, temperature, test.known_labels[mask], "hard_")
+    else:
+        row |= {f"hard_{name}": None for name in _scores(output, temperature, test.known_labels, "")}
+    return row
+
+
+def _scores(output: MixtureOutput, temperature: Temperature, labels: Tensor, prefix: str) -> dict[str, Any]:
+    scaled = temperature.transform(output.log_probs)
+    scores = {"accuracy": accuracy(output.probs, labels)}
+    for suffix, log_probs in (("", output.log_probs), ("_ts", scaled)):
+        probs = log_probs.exp()
+        scores |= {
+            f"ece{suffix}": ece(probs, labels),
+            f"nll{suffix}": nll(log_probs, labels),
+            f"brier{suffix}": brier_score(probs, labels),
+            f"smooth_ece{suffix}": smooth_ece(probs, labels),
+            f"adaptive_ece{suffix}": adaptive_ece(probs, labels),
+        }
+    return {prefix + name: value if math.isfinite(value) else None for name, value in scores.items()}

@@ -1,0 +1,54 @@
+"""Seals: a JSON document that carries its own digest, and a `done.json` that vouches for its folder."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from calmoe.errors import InputError
+from calmoe.files import write_json
+
+MARK = "done.json"
+
+
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """Write `value` with its digest."""
+    write_json(path, {**value, "digest": _digest(value)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `write_sealed` wrote; an InputError if anything in it has changed since."""
+    try:
+        value = json.loads(path.read_bytes())
+        digest = value.pop("digest")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        raise InputError(f"{path} is damaged") from None
+    if digest != _digest(value):
+        raise InputError(f"{path} is damaged")
+    return value
+
+
+def seal(folder: Path, names: Iterable[str], **facts: Any) -> None:
+    """Mark the folder done: `done.json` holds the digest of every named file."""
+    files = {name: file_digest(folder / name) for name in sorted(names)}
+    write_sealed(folder / MARK, {**facts, "files": files})
+
+
+def read_seal(folder: Path, **facts: Any) -> dict[str, Any] | None:
+    """The folder's mark, if it is intact, states these facts, and every file it names is as it was."""
+    try:
+        mark = read_sealed(folder / MARK)
+        whole = all(file_digest(folder / name) == digest for name, digest in mark["files"].items())
+    except (OSError, InputError):
+        return None
+    return mark if whole and all(mark.get(name) == value for name, value in facts.items()) else None
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

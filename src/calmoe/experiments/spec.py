@@ -1,0 +1,219 @@
+"""What to run: a TOML preset and the user's changes as one frozen dataclass; what is wrong is named."""
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from importlib import resources
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from calmoe.backbones import BACKBONES
+from calmoe.data import DATASETS, PROTOCOLS
+from calmoe.errors import InputError
+from calmoe.experiments.methods import METHODS
+from calmoe.mixture import MixtureHead
+from calmoe.training.settings import ModelSettings, TrainingSettings
+
+T = TypeVar("T")
+MOST_SEEDS = 1000
+CHOICES: dict[str, Iterable[str]] = {
+    "dataset": DATASETS,
+    "protocol": PROTOCOLS,
+    "methods": METHODS,
+    "backbone": BACKBONES,
+    "stem": ("cifar", "imagenet"),
+    "variant": ("v1", "v1.5"),
+    "filter_variant": ("published", "jpeg"),
+    "precision": ("auto", "float32", "bfloat16"),
+}
+RANGES = {
+    "seeds": (0, 2**32 - 1),
+    "hidden": (1, math.inf),
+    "stages": (3, 4),
+    "experts": (1, math.inf),
+    "router_hidden": (1, math.inf),
+    "epochs": (1, 99_999),
+    "warmup": (0, 99_999),
+    "batch": (1, math.inf),
+    "learning_rate": (1e-9, 10),
+    "weight_decay": (0, math.inf),
+    "eta": (0, math.inf),
+    "gamma": (1, math.inf),
+    "regret": (0, math.inf),
+    "disagreement": (0, math.inf),
+    "filter_fraction": (0, 1),
+}
+KINDS = {int: "whole number", float: "number", bool: "true or false", str: "word"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """Methods and seeds on one dataset under one protocol, with one model and one way to train it."""
+
+    dataset: str
+    protocol: str = "corrected"
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    keep_weights: bool = True
+    model: ModelSettings
+    training: TrainingSettings
+
+
+def load_preset(name: str) -> RunSpec:
+    """The preset `name` that comes with calmoe.
+
+    >>> load_preset("digits").training.epochs
+    50
+    """
+    folder = resources.files("calmoe.experiments") / "presets"
+    check_known("dataset", name, [entry.name.removesuffix(".toml") for entry in folder.iterdir()])
+    return from_table(tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8")))
+
+
+def from_table(table: dict[str, Any]) -> RunSpec:
+    """A RunSpec out of nested plain values, all checked."""
+    spec = _build(RunSpec, table)
+    if not spec.methods or not spec.seeds:
+        raise InputError("methods and seeds must name at least one each")
+    for name, values in (("methods", spec.methods), ("seeds", spec.seeds)):
+        if len(set(values)) < len(values):
+            raise InputError(f"{name} must all differ, not {_shown(values)}")
+    if spec.training.warmup > spec.training.epochs:
+        raise InputError(f"warmup={spec.training.warmup} must not exceed epochs={spec.training.epochs}")
+    MixtureHead(1, 2, spec.model.experts, spec.model.router_hidden, spec.model.routing)  # checks `routing`
+    return spec
+
+
+def with_settings(spec: RunSpec, settings: Sequence[str]) -> RunSpec:
+    """`spec` with changes such as "epochs=10", "model.experts=2" or "hidden=[64, 64]".
+
+    Where only `epochs` changes, the warm-up keeps its share of them.
+
+    >>> with_settings(load_preset("digits"), ["epochs=10"]).training.warmup
+    4
+    """
+    table, places = asdict(spec), _places()
+    changed = set()
+    for setting in settings:
+        key, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals or not key:
+            raise InputError(f"--set {setting!r} must be key=value, such as epochs=10")
+        check_known("setting", key, places)
+        *section, leaf = places[key]
+        (table[section[0]] if section else table)[leaf] = _parse(text)
+        changed.add(leaf)
+    training, old = table["training"], spec.training
+    if "epochs" in changed and "warmup" not in changed and type(training["epochs"]) is int:
+        training["warmup"] = round(old.warmup * training["epochs"] / old.epochs)
+    return from_table(table)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds and ranges of seeds, by commas.
+
+    >>> parse_seeds("42-44,50")
+    (42, 43, 44, 50)
+    """
+    seeds: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,10})(?:\s*-\s*(\d{1,10}))?\s*", part, re.ASCII)
+        if match is None:
+            raise InputError(f"seeds {text!r}: write numbers and ranges such as 42-46,50")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MOST_SEEDS:
+            raise InputError(
+                f"seeds {part.strip()!r}: a range goes up, over at most {MOST_SEEDS} seeds, such as 42-46"
+            )
+        seeds |= dict.fromkeys(range(first, last + 1))
+    return tuple(seeds)
+
+
+def parse_methods(text: str) -> tuple[str, ...]:
+    """Names of methods, by commas.
+
+    >>> parse_methods("vanilla, robust")
+    ('vanilla', 'robust')
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        check_known("method", name, METHODS)
+    return tuple(dict.fromkeys(names))
+
+
+def narrowed(spec: RunSpec, **changes: Any) -> RunSpec:
+    """`spec` with whole fields replaced, all checked again."""
+    return from_table(asdict(replace(spec, **changes)))
+
+
+def check_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Refuse a name that is not among `known`, and say which one is nearest."""
+    names = list(known)
+    if name not in names:
+        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+        listed = f"; known: {', '.join(sorted(names))}" if len(names) <= 12 else ""
+        raise InputError(f"unknown {kind} {name!r}: did you mean {nearest!r}?{listed}")
+
+
+def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
+    """The dataclass `kind` out of a table; every key and every value is checked."""
+    hints = get_type_hints(kind)
+    for key in table:
+        check_known("setting", prefix + key, [prefix + name for name in hints])
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name not in table and field.default is MISSING:
+            raise InputError(f"the setting {prefix + field.name!r} is missing")
+    return kind(**{key: _value(prefix + key, value, hints[key]) for key, value in table.items()})
+
+
+def _value(key: str, value: Any, hint: Any) -> Any:
+    if is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise InputError(f"{key} must be a table of settings, not {_shown(value)}")
+        return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
+    if get_origin(hint) is tuple:
+        item = get_args(hint)[0]
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{key} must be a list of {KINDS[item]}s, not {_shown(value)}")
+        return tuple(_value(key, entry, item) for entry in value)
+    if not (type(value) is hint or (hint is float and type(value) is int)):
+        article = "" if hint is bool else "a "
+        raise InputError(f"{key} must be {article}{KINDS[hint]}, not {_shown(value)}")
+    _check_bounds(key, value)
+    return hint(value)
+
+
+def _check_bounds(key: str, value: Any) -> None:
+    leaf = key.rpartition(".")[2]
+    if leaf in CHOICES:
+        check_known(leaf, value, CHOICES[leaf])
+    if leaf in RANGES:
+        low, high = RANGES[leaf]
+        if not low <= value <= high or math.isinf(value):
+            bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+            raise InputError(f"{key} must be {bounds}, not {_shown(value)}")
+
+
+def _places() -> dict[str, tuple[str, ...]]:
+    """Where each setting lives, under its dotted name and, for short, its last part."""
+    places: dict[str, tuple[str, ...]] = {
+        name: (name,) for name in ("protocol", "keep_weights", "methods", "seeds")
+    }
+    for section, kind in (("model", ModelSettings), ("training", TrainingSettings)):
+        for field in fields(kind):
+            places[field.name] = places[f"{section}.{field.name}"] = (section, field.name)
+    return places
+
+
+def _parse(text: str) -> Any:
+    """A TOML value; anything else is a bare word."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text
+
+
+def _shown(value: Any) -> str:
+    return repr(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,35 @@
+"""One small finished run, for every test that looks at one or damages a copy of it."""
+
+import io
+import shutil
+
+import pytest
+from rich.console import Console
+
+from calmoe.experiments.engine import run
+from calmoe.experiments.spec import load_preset, narrowed, with_settings
+
+METHODS = ("single", "vanilla", "mocae", "robust")
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    spec = with_settings(load_preset("digits"), ["epochs=3", "warmup=1", "hidden=[8]", "router_hidden=4"])
+    return narrowed(spec, methods=METHODS, seeds=(42,))
+
+
+@pytest.fixture(scope="session")
+def quiet():
+    return Console(file=io.StringIO(), width=140)
+
+
+@pytest.fixture(scope="session")
+def reference(tiny, quiet, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference") / "run"
+    assert run(tiny, folder, console=quiet).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def finished(reference, tmp_path):
+    return shutil.copytree(reference, tmp_path / "run")

@@ -1,0 +1,274 @@
+import io
+import json
+import multiprocessing
+import os
+import random
+import shutil
+
+import pytest
+import safetensors.torch
+import torch
+from rich.console import Console
+
+from calmoe.data import load_dataset
+from calmoe.errors import InputError
+from calmoe.experiments import engine
+from calmoe.experiments.engine import run, show_plan
+from calmoe.experiments.methods import METHODS
+from calmoe.experiments.plan import leaves
+from calmoe.experiments.records import plan_of
+from calmoe.experiments.spec import narrowed, with_settings
+from calmoe.experiments.store import RunFolder, read_results
+from calmoe.training import Diverged, Trainer
+from runs import command
+
+SETTINGS = ["epochs=12", "warmup=5", "hidden=[8]", "router_hidden=4"]
+COMMAND = ["run", "digits", "--methods", "single,vanilla,mocae,fgr,robust", "--seeds", "42-43"]
+COMMAND += [part for setting in SETTINGS for part in ("--set", setting)]
+
+
+def contents(folder):
+    """All that two runs must share, by path: everything but dates and durations."""
+    timed = ("environment.json", "history.json", "done.json", ".lock")
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.name not in timed else None
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def start(*arguments):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["runs"])
+    process = context.Process(target=command, args=(list(arguments),))
+    process.start()
+    return process
+
+
+def test_a_run_has_a_row_for_every_method_and_seed(reference, tiny):
+    rows = read_results(reference)
+    assert [row["method"] for row in rows] == list(tiny.methods)
+    assert {row["protocol"] for row in rows} == {"corrected"}  # digits trains on other rows as published
+    assert rows[1]["accuracy"] != rows[0]["accuracy"]
+    assert rows[2]["temperatures"]
+
+
+def test_running_again_changes_nothing(finished, reference, tiny, quiet, monkeypatch):
+    monkeypatch.setattr(Trainer, "train", lambda *_: pytest.fail("trained again"))
+    before = {path: path.stat().st_mtime_ns for path in (finished / "nodes").rglob("*")}
+    assert run(tiny, finished, console=quiet).exit_code == 0
+    assert contents(finished) == contents(reference)
+    assert before == {path: path.stat().st_mtime_ns for path in (finished / "nodes").rglob("*")}
+
+
+def test_a_second_run_gives_the_same_bytes(reference, tiny, quiet, tmp_path):
+    run(tiny, tmp_path / "again", console=quiet)
+    assert contents(tmp_path / "again") == contents(reference)
+
+
+def test_more_methods_and_seeds_are_added(finished, reference, tiny, quiet):
+    outcome = run(narrowed(tiny, methods=("fgr",), seeds=(43,)), finished, console=quiet)
+    assert outcome.exit_code == 0
+    rows = read_results(finished)
+    assert ("fgr", 43) in {(row["method"], row["seed"]) for row in rows}
+    assert [row for row in rows if row["seed"] == 42] == read_results(reference)
+    spec = json.loads((finished / "spec.json").read_text())["spec"]
+    assert spec["methods"] == ["single", "vanilla", "mocae", "fgr", "robust"]
+    assert spec["seeds"] == [42, 43]
+
+
+def test_another_run_is_refused(finished, tiny, quiet):
+    with pytest.raises(InputError, match=r"training\.eta is 2\.0 there, 3\.0 here\): give another --out"):
+        run(with_settings(tiny, ["eta=3"]), finished, console=quiet)
+    with pytest.raises(InputError, match="protocol is 'corrected' there, 'published' here"):
+        run(narrowed(tiny, protocol="published"), finished, console=quiet)
+    with pytest.raises(InputError, match="holds another run"):
+        run(with_settings(tiny, ["epochs=5"]), finished, only_report=True, console=quiet)
+
+
+def test_the_published_protocol_has_its_own_rows(tiny, quiet, tmp_path):
+    outcome = run(narrowed(tiny, protocol="published", methods=("vanilla",)), tmp_path, console=quiet)
+    assert [row["protocol"] for row in outcome.rows] == ["published"]
+    assert outcome.rows[0]["temperature_status"] in ("published", "negative")
+
+
+def test_only_report_needs_predictions_alone(finished, reference, tiny, quiet, monkeypatch):
+    (finished / "results.jsonl").unlink()
+    monkeypatch.setattr(engine, "load_dataset", lambda *_: pytest.fail("data were read"))
+    run(tiny, finished, only_report=True, console=quiet)
+    assert contents(finished) == contents(reference)
+
+
+def test_only_report_says_what_is_missing(finished, tiny, quiet, tmp_path):
+    with pytest.raises(InputError, match="there is no run in"):
+        run(tiny, tmp_path / "nothing", only_report=True, console=quiet)
+    assert not (tmp_path / "nothing").exists()
+    node = leaves(plan_of(tiny, RunFolder(finished).record()))["vanilla", 42]
+    shutil.rmtree(finished / "nodes" / node.key)
+    outcome = run(tiny, finished, only_report=True, console=quiet)
+    assert outcome.failed == {"seed 42 vanilla": "not trained", "seed 42 mocae": "not trained"}
+    assert outcome.exit_code == 1
+    assert [row["method"] for row in outcome.rows] == ["single", "robust"]
+
+
+def test_a_dry_run_writes_nothing(tiny, finished, tmp_path):
+    console = Console(file=io.StringIO(), width=100)
+    show_plan(tiny, tmp_path / "none", console=console)
+    assert not (tmp_path / "none").exists()
+    assert "9 epochs become 8; 8 to do in 4 nodes" in console.file.getvalue()
+    show_plan(tiny, finished, console=console)
+    assert "0 to do in 0 nodes" in console.file.getvalue()
+
+
+def test_forked_weights_are_the_unforked_ones_bit_for_bit(reference, tiny):
+    record = RunFolder(reference).record()
+    trainer = Trainer(load_dataset("digits"), tiny.model, tiny.training, torch.device("cpu"))
+    straight = {
+        "vanilla": [METHODS["vanilla"].stage(0, 3)],
+        "robust": [METHODS["vanilla"].stage(0, 1), METHODS["robust"].stage(1, 3)],
+    }
+    for method, stages in straight.items():
+        state = trainer.initial_state("mixture", 42)
+        for stage in stages:
+            state = trainer.train(stage, 42, state)
+        folder = reference / "nodes" / leaves(plan_of(tiny, record))[method, 42].key
+        weights = safetensors.torch.load_file(folder / "model.safetensors")
+        assert all(torch.equal(weights[name], state.tensors[f"model.{name}"]) for name in weights)
+        assert len(weights) == sum(name.startswith("model.") for name in state.tensors)
+
+
+def test_a_time_limit_stops_cleanly_and_the_next_run_goes_on(reference, tiny, quiet, tmp_path):
+    codes = [run(tiny, tmp_path, time_limit=0.0, console=quiet).exit_code for _ in range(9)]
+    assert codes == [3] * 8 + [0]  # eight epochs, each session trains one
+    assert contents(tmp_path) == contents(reference)
+
+
+def test_a_diverged_method_does_not_stop_the_others(tiny, quiet, tmp_path, monkeypatch):
+    genuine = Trainer.train
+
+    def fails_when(wrong):
+        def train(self, stage, *arguments):
+            if wrong(stage):
+                raise Diverged("the loss is nan at epoch 2")
+            return genuine(self, stage, *arguments)
+
+        monkeypatch.setattr(Trainer, "train", train)
+
+    fails_when(lambda stage: stage.objective == "tilted")
+    outcome = run(tiny, tmp_path / "leaf", console=quiet)
+    assert outcome.failed == {"seed 42 robust": "the loss is nan at epoch 2"}
+    assert outcome.exit_code == 1
+    assert [row["method"] for row in outcome.rows] == ["single", "vanilla", "mocae"]
+    fails_when(lambda stage: stage.end == 1)
+    outcome = run(tiny, tmp_path / "warmup", console=quiet)
+    assert outcome.failed["seed 42 robust"] == "its warm-up diverged"
+    assert [row["method"] for row in outcome.rows] == ["single"]
+
+
+def test_weights_are_kept_or_not(tiny, quiet, tmp_path):
+    run(narrowed(with_settings(tiny, ["keep_weights=false"]), methods=("single",)), tmp_path, console=quiet)
+    (node,) = (tmp_path / "nodes").iterdir()
+    assert {path.name for path in node.iterdir()} == {
+        *("done.json", "history.json", "test.safetensors", "validation.safetensors"),
+        "validation_augmented.safetensors",
+    }
+
+
+def test_progress_is_a_line_an_epoch(tiny, tmp_path):
+    console = Console(file=io.StringIO(), width=140)
+    run(narrowed(tiny, methods=("single",)), tmp_path, console=console)
+    assert "seed 42 single epoch 2/3 loss " in console.file.getvalue()
+
+
+def test_a_terminal_gets_a_bar(tiny, tmp_path):
+    console = Console(file=io.StringIO(), width=140, force_terminal=True)
+    run(narrowed(tiny, methods=("single",)), tmp_path, console=console)
+    assert "epoch 2/3" not in console.file.getvalue()
+    assert "3/3" in console.file.getvalue()
+
+
+def test_a_locked_folder_is_refused(finished, tiny, quiet):
+    with (
+        RunFolder(finished).locked(),
+        pytest.raises(InputError, match=r"another calmoe is running in .*: wait for it"),
+    ):
+        run(tiny, finished, console=quiet)
+
+
+@pytest.mark.slow
+def test_two_processes_at_once(tmp_path):
+    reference, shared = tmp_path / "reference", tmp_path / "shared"
+    alone = start(*COMMAND, "--out", str(reference))
+    alone.join()
+    both = [start(*COMMAND, "--out", str(shared)) for _ in range(2)]
+    for process in both:
+        process.join()
+    assert sorted(process.exitcode for process in both) in ([0, 2], [0, 0])  # one may begin when all is done
+    assert contents(shared) == contents(reference)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times(tmp_path):
+    reference, killed = tmp_path / "reference", tmp_path / "killed"
+    alone = start(*COMMAND, "--out", str(reference))
+    alone.join()
+    assert alone.exitcode == 0
+    moments, kills = random.Random(0), 0
+    while kills < 20:
+        process = start(*COMMAND, "--out", str(killed))
+        process.join(timeout=moments.uniform(0.1, 1.5))
+        if process.exitcode is None:
+            process.kill()
+            kills += 1
+        process.join()
+    last = start(*COMMAND, "--out", str(killed))
+    last.join()
+    assert last.exitcode == 0
+    assert contents(killed) == contents(reference)
+
+
+def damage(path, how):
+    data = bytearray(path.read_bytes())
+    place = random.Random(path.name).randrange(max(1, len(data)))
+    if how == "flipped" and data:
+        data[place] ^= 1 << (place % 8)
+    path.write_bytes(data[:place] if how == "truncated" else data if how == "flipped" else b"")
+
+
+def outcome_of(function, folder):
+    """What the function returns, or what its error says before the remedy."""
+    try:
+        return function(folder)
+    except InputError as error:
+        return str(error).partition(":")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["truncated", "flipped", "emptied"])
+def test_damage_anywhere_is_detected(how, reference, tiny, quiet, tmp_path):
+    rows = read_results(reference)
+    for path in sorted(path for path in reference.rglob("*") if path.is_file()):
+        copy = shutil.copytree(reference, tmp_path / "run")
+        damage(copy / path.relative_to(reference), how)
+        assert outcome_of(read_results, copy) in (rows, f"{copy} has no intact results")
+        refused = outcome_of(lambda folder: run(tiny, folder, console=quiet) and None, copy)
+        assert refused in (None, f"{copy / 'spec.json'} is damaged")
+        assert refused or contents(copy) == contents(reference)
+        shutil.rmtree(copy)
+
+
+def test_a_full_disk_leaves_a_run_that_goes_on(reference, tiny, quiet, tmp_path, monkeypatch):
+    genuine, left = os.fsync, [7]
+
+    def fsync(handle):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        genuine(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="No space left"):
+        run(tiny, tmp_path, console=quiet)
+    monkeypatch.undo()
+    run(tiny, tmp_path, console=quiet)
+    assert contents(tmp_path) == contents(reference)

@@ -1,0 +1,103 @@
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from calmoe.calibration import PerExpertTemperature, Temperature
+from calmoe.experiments.evaluation import evaluate
+from calmoe.experiments.summary import mean_and_error, paper_table
+from calmoe.metrics import accuracy, ece, nll
+from calmoe.mixture import combine
+from calmoe.predictions import Predictions
+
+
+def predictions(n=200, groups=True):
+    generator = torch.Generator().manual_seed(0)
+    result = {}
+    for split in ("validation", "validation_augmented", "test"):
+        labels = torch.randint(4, (n,), generator=generator)
+        logits = 2 * torch.randn(n, 3, 4, generator=generator)
+        logits[torch.arange(n), :, labels] += 2
+        output = combine(torch.randn(n, 3, generator=generator).log_softmax(1), logits.log_softmax(2))
+        hard = {"hard": np.arange(n) < 50} if groups else {}
+        result[split] = Predictions(output=output, labels=labels, groups=hard)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("protocol", "split", "solver"),
+    [("corrected", "validation", "exact"), ("published", "validation_augmented", "published")],
+)
+def test_a_row_is_what_the_metrics_say(protocol, split, solver):
+    given = predictions()
+    row = evaluate("vanilla", 7, protocol, given, "hard")
+    validation, test = given[split], given["test"]
+    fitted = Temperature(solver).fit(validation.output.log_probs, validation.labels)
+    assert row["temperature"] == fitted.temperature_
+    scaled = fitted.transform(test.output.log_probs)
+    assert row["accuracy"] == accuracy(test.output.probs, test.labels)
+    assert row["ece"] == ece(test.output.probs, test.labels)
+    assert row["ece_ts"] == ece(scaled.exp(), test.labels)
+    assert row["nll_ts"] == nll(scaled, test.labels)
+    assert row["hard_ece_ts"] == ece(scaled[:50].exp(), test.labels[:50])
+    assert (row["n"], row["n_hard"], row["seed"], row["protocol"]) == (200, 50, 7, protocol)
+
+
+def test_mocae_stacks_a_temperature_on_its_calibrated_experts():
+    given = predictions()
+    row = evaluate("mocae", 7, "corrected", given, "hard")
+    validation, test = given["validation"], given["test"]
+    experts = PerExpertTemperature().fit(validation.output, validation.labels)
+    calibrated = experts.transform(test.output)
+    stacked = Temperature().fit(experts.transform(validation.output).log_probs, validation.labels)
+    assert row["temperatures"] == experts.temperatures_
+    assert len(row["temperatures"]) == 3
+    assert row["ece"] == ece(calibrated.probs, test.labels)
+    assert row["ece_ts"] == ece(stacked.transform(calibrated.log_probs).exp(), test.labels)
+
+
+def test_without_a_hard_subset_its_fields_are_null():
+    row = evaluate("vanilla", 7, "corrected", predictions(groups=False))
+    assert row["n_hard"] == 0
+    assert row["hard_ece"] is None
+    assert row["hard_accuracy"] is None
+    with_hard = evaluate("vanilla", 7, "corrected", predictions(), "hard")
+    assert set(row) == set(with_hard)
+    json.dumps(row, allow_nan=False)
+
+
+def test_separable_validation_is_told_not_warned(recwarn):
+    given = predictions()
+    right = given["validation"].output.log_probs.argmax(1)
+    given["validation"] = Predictions(output=given["validation"].output, labels=right)
+    row = evaluate("vanilla", 7, "corrected", given)
+    assert (row["temperature"], row["temperature_status"]) == (1.0, "separable")
+    assert not recwarn.list
+
+
+def test_the_table_has_means_errors_and_the_best_in_bold():
+    rows = [
+        {**evaluate(method, seed, "corrected", predictions(), "hard"), "accuracy": accuracy, "hard_ece": None}
+        for method, accuracies in (("vanilla", (0.9, 0.92)), ("entropic", (0.8, 0.84)))
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system="standard")
+    console.print(paper_table(rows, "a title"))
+    text = console.file.getvalue()
+    assert "\x1b[1m.910 ± .010" in text
+    assert "\x1b[1m.820" not in text
+    assert ".820 ± .020" in text
+    assert "Vanilla MoE" in text
+    assert "Entropic Risk" in text
+    assert "–" in text
+    assert text.index("├") > text.index("Vanilla")  # a line between the paper's rows and others
+
+
+def test_mean_and_error():
+    assert mean_and_error([1.0, 3.0]) == (2.0, 1.0)
+    assert mean_and_error([1.0])[0] == 1.0
+    assert np.isnan(mean_and_error([1.0])[1])
+    assert np.isnan(mean_and_error([1.0, None])[0])

@@ -1,0 +1,90 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from calmoe.experiments.plan import draw, leaves, make_plan, to_do, unshared_epochs
+from calmoe.experiments.spec import load_preset, narrowed, with_settings
+
+
+def plan(settings=(), data="data", device="cpu", dataset="digits", **changes):
+    return make_plan(narrowed(with_settings(load_preset(dataset), settings), **changes), data, device)
+
+
+def key(method, seed=42, **options):
+    return leaves(plan(**options))[method, seed].key
+
+
+def test_three_hundred_epochs_a_seed_become_two_hundred_and_twenty():
+    nodes = plan(seeds=(42,))
+    assert unshared_epochs(nodes) == 300
+    assert sum(node.epochs for node in nodes) == 220
+    assert len(nodes) == 7  # single, the warm-up, five forks; MoCaE is no training
+    assert len(plan(dataset="cifar10h")) == 5 * 9
+
+
+def test_parents_come_before_their_children():
+    seen = set()
+    for node in plan():
+        assert node.parent is None or node.parent.key in seen
+        seen.add(node.key)
+    assert len(seen) == len(plan())
+
+
+def test_mocae_alone_trains_vanilla():
+    assert [node.method for node in plan(methods=("mocae",), seeds=(42,))] == [None, "vanilla"]
+
+
+def test_without_warm_up_there_is_no_trunk():
+    nodes = plan(["warmup=0"], seeds=(42,))
+    assert all(node.method and node.parent is None for node in nodes)
+    assert sum(node.epochs for node in nodes) == unshared_epochs(nodes) == 300
+
+
+@pytest.mark.parametrize(
+    ("setting", "same", "changed"),
+    [
+        ("eta=3", ["single", "vanilla", "fgr"], ["robust", "robust_filtered", "fgr_robust"]),
+        ("regret=0.1", ["vanilla", "robust"], ["robust_filtered"]),
+        ("filter_fraction=0.1", ["vanilla", "robust"], ["fgr", "fgr_robust"]),
+        ("gamma=3", ["vanilla", "robust", "robust_filtered"], []),
+        ("batch=64", [], ["single", "vanilla", "robust"]),
+        ("learning_rate=0.1", [], ["single", "vanilla", "robust"]),
+        ("epochs=60", [], ["single", "vanilla", "robust"]),
+        ("warmup=10", ["single"], ["vanilla", "robust"]),
+        ("experts=3", [], ["vanilla", "robust"]),
+    ],
+)
+def test_a_key_changes_with_what_determines_the_node_and_with_nothing_else(setting, same, changed):
+    for method in same:
+        assert key(method) == key(method, settings=[setting])
+    for method in changed:
+        assert key(method) != key(method, settings=[setting])
+
+
+def test_keys_know_data_device_and_seed():
+    keys = {key("robust"), key("robust", data="other"), key("robust", device="cuda"), key("robust", seed=43)}
+    assert len(keys) == 4
+    assert key("robust", protocol="published") == key("robust")  # same rows, same model
+
+
+def test_only_what_is_not_done_is_to_do():
+    nodes = plan(seeds=(42,))
+    warmup = next(node for node in nodes if node.method is None)
+    every = {node.key for node in nodes}
+    assert to_do(nodes, every) == []
+    assert to_do(nodes, every - {warmup.key}) == []  # nobody needs it any more
+    robust = leaves(nodes)["robust", 42]
+    assert to_do(nodes, every - {warmup.key, robust.key}) == [warmup, robust]
+    assert to_do(nodes, every - {robust.key}) == [robust]
+
+
+def test_the_drawing_says_what_is_saved_and_what_is_done():
+    nodes = plan(seeds=(42, 43))
+    console = Console(file=io.StringIO(), width=100)
+    console.print(draw(nodes, {leaves(nodes)["single", 42].key}, "digits"))
+    text = console.file.getvalue()
+    assert "digits: 600 epochs become 440; 390 to do in 13 nodes" in text
+    assert "seed 42: 300 epochs become 220" in text
+    assert text.count("done") == 1
+    assert text.count("warm-up") == 2

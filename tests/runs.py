@@ -1,0 +1,14 @@
+"""What a second process does in tests of runs; started processes import it from here."""
+
+import os
+import sys
+
+from calmoe.cli import app
+from calmoe.training import Trainer
+
+
+def command(arguments, checkpoint_seconds=0.0):
+    """`calmoe ARGUMENTS`, silent, with a checkpoint after every epoch."""
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    Trainer.__init__.__defaults__ = (checkpoint_seconds,)
+    app(arguments)

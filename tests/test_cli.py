@@ -1,0 +1,146 @@
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from calmoe.cli import app
+from calmoe.data import cifar10h
+from calmoe.experiments import engine
+
+SMALL = ["--seeds", "42", "--set", "epochs=2", "--set", "warmup=1", "--set", "hidden=[8]"]
+
+
+def calmoe(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """The one line on standard error of a command that ends with code 2."""
+    result = calmoe(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_run_shows_the_table(tmp_path):
+    result = calmoe("run", "digits", "--methods", "vanilla,mocae", *SMALL, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    for expected in ("corrected protocol", "Vanilla MoE", "MoCaE", "Hard ECE+TS", "results.jsonl"):
+        assert expected in result.stdout
+    assert result.stderr == ""
+    again = calmoe("run", "digits", "--methods", "vanilla,mocae", *SMALL, "--out", tmp_path, "--only-report")
+    assert again.exit_code == 0
+    assert "epoch 1/2" not in again.stdout
+
+
+def test_dry_run(tmp_path):
+    result = calmoe("run", "digits", "--dry-run", "--out", tmp_path / "none")
+    assert result.exit_code == 0
+    assert "900 epochs become 660" in result.stdout
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "digit"], "unknown dataset 'digit': did you mean 'digits'?"),
+        (["run", "digits", "--methods", "vanila"], "unknown method 'vanila': did you mean 'vanilla'?"),
+        (["run", "digits", "--seeds", "x"], "seeds 'x': write numbers and ranges such as 42-46,50"),
+        (["run", "digits", "--set", 'eta="two"'], "training.eta must be a number, not 'two'"),
+        (["run", "digits", "--set", "epoch=1"], "did you mean 'epochs'?"),
+        (["run", "digits", "--protocol", "publish"], "did you mean 'published'?"),
+        (["run", "digits", "--device", "tpu"], "unknown device 'tpu'"),
+        (["run", "digits", "--out", "/proc/calmoe"], "/proc/calmoe"),
+        (["run", "digits", "--out", __file__], "File exists"),
+        (["run", "cifar10h", "--out", "/proc/calmoe"], "cifar10h needs a folder: give it with --data DIR"),
+        (["run", "cifar10h", "--data", "/nowhere"], "there is no folder /nowhere"),
+        (["data", "cifar10", "--to", "/nowhere"], "unknown dataset 'cifar10': did you mean 'cifar10h'?"),
+        (["data", "digits", "--to", "/nowhere"], "nothing to download"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_dataset_is_refused(tmp_path):
+    (tmp_path / "cifar-10-binary.tar.gz.part").write_bytes(b"half")
+    assert "is not unpacked: finish with" in refused("run", "cifar10h", "--data", tmp_path)
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "No space left on device" in refused("run", "digits", *SMALL, "--out", tmp_path)
+
+
+@pytest.mark.parametrize(("outcome", "code"), [({"failed": {"a": "b"}}, 1), ({"time_up": True}, 3), ({}, 0)])
+def test_exit_codes(outcome, code, monkeypatch):
+    monkeypatch.setattr(engine, "run", lambda *_, **__: engine.Outcome(**outcome))
+    assert calmoe("run", "digits").exit_code == code
+
+
+def test_interrupted(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "run", interrupted)
+    result = calmoe("run", "digits")
+    assert (result.exit_code, result.stderr) == (130, "stopped; run the same command to continue\n")
+
+
+@pytest.mark.parametrize("arguments", [[], ["run"], ["data"]])
+def test_help_shows_an_example(arguments):
+    result = calmoe(*arguments, "--help")
+    assert result.exit_code == 0
+    assert "Example: calmoe " in result.stdout
+
+
+def test_version():
+    assert calmoe("--version").stdout.startswith("calmoe 0.")
+
+
+@pytest.mark.slow
+def test_from_source_and_stopped_by_the_user(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "calmoe",
+        "run",
+        "digits",
+        "--out",
+        str(tmp_path),
+        "--set",
+        "epochs=5000",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith("seed 42 single epoch 1/5000 loss ")
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert (process.returncode, errors) == (130, "stopped; run the same command to continue\n")
+
+
+@pytest.mark.slow
+def test_cifar_on_a_cpu_under_both_protocols(tmp_path):
+    data, generator = tmp_path / "data", np.random.default_rng(0)
+    (data / cifar10h.BINARY).mkdir(parents=True)
+    for name, rows in zip(
+        (*cifar10h.BATCHES, cifar10h.TEST_BATCH), [103, 103, 102, 102, 102, 64], strict=True
+    ):
+        table = generator.integers(0, 256, (rows, 3073), dtype=np.uint8)
+        table[:, 0] %= 10
+        table.tofile(data / cifar10h.BINARY / f"{name}.bin")
+    np.save(data / cifar10h.COUNTS, generator.integers(0, 20, (64, 10)))
+    arguments = ["run", "cifar10h", "--data", data, "--out", tmp_path / "run", "--methods", "vanilla"]
+    result = calmoe(*arguments, "--seeds", "42", "--set", "epochs=2", "--set", "warmup=1")
+    assert result.exit_code == 0, result.output
+    assert "cifar10h, corrected protocol" in result.stdout
+    assert "cifar10h, published protocol" in result.stdout
