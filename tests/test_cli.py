@@ -79,7 +79,8 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert "No space left on device" in refused("run", "digits", *SMALL, "--out", tmp_path)
+    said = refused("run", "digits", *SMALL, "--out", tmp_path)
+    assert said == f"error: {tmp_path}: No space left on device\n"
 
 
 @pytest.mark.parametrize(("outcome", "code"), [({"failed": {"a": "b"}}, 1), ({"time_up": True}, 3), ({}, 0)])

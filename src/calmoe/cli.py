@@ -66,7 +66,7 @@ def run_command(
     protocol: Annotated[
         str | None, typer.Option(help="corrected, or published: the paper's split and solver.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/DATASET]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/DATASET if not given.")] = None,
     data: Annotated[Path | None, typer.Option(help="Where the dataset's files are.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Draw the plan and stop.")] = False,

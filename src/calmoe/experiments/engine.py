@@ -154,8 +154,8 @@ def _report(
     folder.write_results(rows)
     for protocol in record["protocols"]:
         shown = [row for row in rows if row["protocol"] == protocol]
-        seeds = len({row["seed"] for row in shown})
-        title = f"{asked.dataset}, {protocol} protocol, mean ± standard error, {seeds} seeds"
+        seeds = ", ".join(str(seed) for seed in sorted({row["seed"] for row in shown}))
+        title = f"{asked.dataset}, {protocol} protocol; mean ± standard error over seeds: {seeds}"
         console.print(paper_table(shown, title))
     for row in rows:
         if row["temperature_status"] not in ("optimum", "published"):

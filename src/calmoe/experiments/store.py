@@ -52,8 +52,12 @@ class RunFolder:
                 raise InputError(
                     f"another calmoe is running in {self.path}: wait for it, or give another --out"
                 ) from None
-            self._sweep()
-            yield
+            try:
+                self._sweep()
+                yield
+            except OSError as error:  # a full disk does not say where it is full
+                error.filename = error.filename or str(self.path)
+                raise
 
     def _sweep(self) -> None:
         names = "|".join(map(re.escape, (SPEC, ENVIRONMENT, RESULTS, MARK)))
