@@ -20,7 +20,7 @@ OBJECTIVES = {
     "cvar": CVaR(gamma=3.3),
     "cvar-all": CVaR(gamma=1000.0),
 }
-SIZES = (23, 17)  # ranks need not have equal batches
+SPLITS = {"uneven": (23, 17), "one empty": (40, 0)}  # ranks need not have equal batches
 
 
 def problem():
@@ -32,21 +32,24 @@ def problem():
 def work(rank, init_file, results):
     dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=2)
     group = dist.group.WORLD
-    head, x, y = problem()
-    x, y = x.split(SIZES)[rank], y.split(SIZES)[rank]
+    head, all_x, all_y = problem()
     ddp = torch.nn.parallel.DistributedDataParallel(head)
     saved = {}
-    for name, objective in OBJECTIVES.items():
-        head.zero_grad()
-        output = ddp(x)
-        value = objective(output, y, group)
-        value.backward()
-        saved[name] = [value.detach(), *(p.grad.clone() for p in head.parameters())]
-        head.zero_grad()
-        weights = objective.gradient_weights(output.detach(), y, group)
-        (weights * objective.loss(ddp(x), y)).sum().backward()
-        saved[f"{name}/weights"] = [p.grad.clone() for p in head.parameters()]
-    saved["tilt"] = tilt_weights(ERM().loss(head(x), y), 2.0, group=group).detach()
+    for split, sizes in SPLITS.items():
+        x, y = all_x.split(sizes)[rank], all_y.split(sizes)[rank]
+        for name, objective in OBJECTIVES.items():
+            head.zero_grad()
+            output = ddp(x)
+            value = objective(output, y, group)
+            value.backward()
+            saved[f"{split}/{name}"] = [value.detach(), *(p.grad.clone() for p in head.parameters())]
+            head.zero_grad()
+            weights = objective.gradient_weights(output.detach(), y, group)
+            (weights * objective.loss(ddp(x), y)).sum().backward()
+            saved[f"{split}/{name}/weights"] = [p.grad.clone() for p in head.parameters()]
+        tilt = tilt_weights(ERM().loss(head(x), y), 2.0, group=group)
+        assert not tilt.requires_grad  # a gradient through a rank's slice alone would be wrong
+        saved[f"{split}/tilt"] = tilt
     torch.save(saved, f"{results}/{rank}.pt")
     dist.destroy_process_group()
 

@@ -169,6 +169,70 @@ def test_the_published_solver_is_the_authors_recipe():
     assert found == pytest.approx(temperature.item(), rel=1e-3)
 
 
+def test_the_published_solver_copes_with_impossible_classes():
+    logits, labels = problem(7, 1.5, n=300)
+    logits[torch.arange(0, 300, 7), (labels[::7] + 1) % 5] = -torch.inf
+    fitted = Temperature(solver="published").fit(logits, labels)
+    assert math.isfinite(fitted.temperature_)
+    assert not fitted.transform(logits).isnan().any()
+
+
+def test_the_published_solver_may_run_away_and_says_so():
+    """As FACTS records for PACS: without a line search T can end up below zero; the exact solver cannot."""
+    source = generator(90)
+    n = int(torch.randint(2, 30, (), generator=source))
+    scale = float(10 ** (3 * torch.rand((), generator=source) - 1))
+    logits, labels = scale * torch.randn(n, 3, generator=source), torch.randint(3, (n,), generator=source)
+    trusted = float(torch.rand((), generator=source))
+    labels = torch.where(torch.rand(n, generator=source) < trusted, logits.argmax(1), labels)
+    with pytest.warns(CalibrationWarning, match="not positive"):
+        fitted = Temperature(solver="published").fit(logits, labels)
+    assert (fitted.temperature_ < 0, fitted.status_) == (True, "negative")
+    with pytest.warns(CalibrationWarning):
+        assert Temperature().fit(logits, labels).temperature_ == 1
+
+
+def test_fitting_works_under_inference_mode():
+    logits, labels = problem(8, 1.5)
+    with torch.inference_mode():
+        for solver in ("exact", "published"):
+            assert Temperature(solver).fit(logits, labels).temperature_ > 1
+
+
+def test_an_optimum_beyond_the_range_is_named():
+    """One error among thousands of labels that win by next to nothing: the best T lies below 1e-6."""
+    logits = torch.zeros(4000, 2, dtype=torch.float64)
+    logits[:, 0] = 1e-9
+    labels = torch.zeros(4000, dtype=torch.long)
+    labels[0] = 1
+    with pytest.warns(CalibrationWarning, match="beyond the range"):
+        fitted = Temperature().fit(logits, labels)
+    assert (fitted.temperature_, fitted.status_) == (1e-6, "at bound")
+    with pytest.warns(CalibrationWarning, match="beyond the range"):
+        fitted = Temperature().fit(1e18 * logits, torch.cat([labels[:2001] * 0, labels[2001:] * 0 + 1]))
+    assert (fitted.temperature_, fitted.status_) == (1e6, "at bound")
+
+
+def test_rows_of_weight_zero_do_not_count_at_all():
+    logits, labels = problem(9, 2.0, n=60)
+    weights = torch.ones(60)
+    weights[0] = 0
+    logits[0] = 0.0
+    logits[0, labels[0]] = -torch.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = Temperature().fit(logits, labels, weights)
+    assert fitted.temperature_ == pytest.approx(Temperature().fit(logits[1:], labels[1:]).temperature_)
+
+
+def test_tempering_is_exact_for_tiny_temperatures_and_half_precision():
+    fitted = Temperature().fit(*problem(0, 1.0))
+    fitted.temperature_ = 1e-6
+    certain = fitted.transform(torch.tensor([[3e4, 3e4 - 1, 0.0]]))
+    assert certain.exp().tolist() == [[1, 0, 0]]
+    assert fitted.transform(torch.tensor([[2.0, 0.0]]).bfloat16()).dtype == torch.float32
+
+
 # --- bad input
 
 
@@ -182,6 +246,7 @@ def test_the_published_solver_is_the_authors_recipe():
         (torch.randn(4, 3), torch.full((4,), 3), None, "between 0 and 2"),
         (torch.full((4, 3), math.nan), torch.zeros(4).long(), None, "NaN"),
         (torch.full((4, 2), 0.5), torch.zeros(4).long(), None, "look like probabilities"),
+        (torch.full((4, 2), -torch.inf), torch.zeros(4).long(), None, "nor a row of −inf only"),
         (torch.randn(4, 3), torch.zeros(4).long(), torch.zeros(4), "not all zero"),
         (torch.randn(4, 3), torch.zeros(4).long(), -torch.ones(4), "numbers ≥ 0"),
     ],
@@ -194,6 +259,10 @@ def test_bad_input_is_named(log_probs, labels, weights, message):
 def test_using_before_fitting_and_unknown_solvers():
     with pytest.raises(InputError, match="not fitted"):
         Temperature().transform(torch.zeros(1, 2))
+    with pytest.raises(InputError, match="look like probabilities"):
+        Temperature().fit(*problem(0, 1.0)).transform(torch.full((4, 2), 0.5))
+    with pytest.raises(InputError, match="whole MixtureOutput"):
+        PerExpertTemperature().fit(torch.zeros(4, 2), torch.zeros(4).long())
     with pytest.raises(InputError, match="not fitted"):
         PerExpertTemperature().transform(random_output(0))
     with pytest.raises(InputError, match="solver must be"):
@@ -240,6 +309,23 @@ def test_weighted_fits_each_expert_on_its_routing_weighted_view():
     assert plain.temperatures_[0] == plain.temperatures_[1]
 
 
+def test_an_expert_that_is_never_routed_is_left_alone():
+    output = random_output(3, n=100, experts=2)
+    routing = torch.tensor([0.0, -torch.inf], dtype=torch.float64).expand(100, 2)
+    output = combine(routing, output.expert_log_probs)
+    labels = torch.multinomial((output.log_probs / 2).softmax(1), 1, generator=generator(3)).squeeze(1)
+    fitted = PerExpertTemperature(weighted=True).fit(output, labels)
+    assert (fitted.temperatures_[1], fitted.statuses_) == (1.0, ["optimum", "unrouted"])
+
+
+def test_per_expert_temperatures_use_the_solver_they_were_given():
+    output = random_output(6, n=500, scale=4.0)
+    labels = torch.multinomial((output.log_probs / 3).softmax(1), 1, generator=generator(6)).squeeze(1)
+    exact, published = (PerExpertTemperature(solver=s).fit(output, labels) for s in ("exact", "published"))
+    assert published.statuses_ == ["published"] * 4
+    assert all(abs(a - b) > 0.1 for a, b in zip(exact.temperatures_, published.temperatures_, strict=True))
+
+
 def test_a_single_expert_makes_mocae_a_temperature():
     output = random_output(4, n=300, experts=1)
     labels = torch.multinomial((output.log_probs / 2).softmax(1), 1, generator=generator(4)).squeeze(1)
@@ -264,6 +350,11 @@ def test_calibrators_are_saved_as_json(tmp_path):
     assert vars(loaded) == vars(many)
     with pytest.raises(InputError, match="not a saved Temperature"):
         Temperature.load(tmp_path / "many.json")
+    (tmp_path / "text.json").write_text(
+        '{"kind": "Temperature", "solver": "exact", "temperature": "x", "status": "optimum"}'
+    )
+    with pytest.raises(InputError, match="must be a number"):
+        Temperature.load(tmp_path / "text.json")
     with pytest.raises(InputError, match="not a readable JSON"):
         Temperature.load(tmp_path / "none.json")
     with pytest.raises(InputError, match="fitted on 4 experts, given 3"):
@@ -300,6 +391,9 @@ def test_frontier_bad_input():
         frontier(val, val, "soft")
     with pytest.raises(InputError, match="empty"):
         frontier(val, val, np.zeros(1000, dtype=bool))
+    for mask in (np.zeros(10, dtype=bool), np.arange(1000)):
+        with pytest.raises(InputError, match="1000 booleans"):
+            frontier(val, val, mask)
     with pytest.raises(InputError, match="positive"):
         frontier(val, val, "hard", temperatures=[-1.0])
     unlabelled = Predictions.from_probs(val.output.probs)

@@ -5,7 +5,7 @@ import torch
 import torch.multiprocessing as mp
 
 from calmoe.objectives import ERM, tilt_weights
-from ranks import OBJECTIVES, problem, work
+from ranks import OBJECTIVES, SPLITS, problem, work
 
 
 @pytest.fixture(scope="module")
@@ -15,20 +15,22 @@ def ranks(tmp_path_factory):
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
+@pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_two_processes_equal_one(ranks, name):
+def test_two_processes_equal_one(ranks, name, split):
     head, x, y = problem()
     value = OBJECTIVES[name](head(x), y)
     value.backward()
     expected = [value.detach(), *(p.grad for p in head.parameters())]
     for rank in ranks:
-        for found, wanted in zip(rank[name], expected, strict=True):
+        for found, wanted in zip(rank[f"{split}/{name}"], expected, strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-        for found, wanted in zip(rank[f"{name}/weights"], expected[1:], strict=True):
+        for found, wanted in zip(rank[f"{split}/{name}/weights"], expected[1:], strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
 
 
-def test_the_local_weights_are_a_slice_of_the_global_ones(ranks):
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_local_weights_are_a_slice_of_the_global_ones(ranks, split):
     head, x, y = problem()
     q = tilt_weights(ERM().loss(head(x), y).detach(), 2.0)
-    torch.testing.assert_close(torch.cat([rank["tilt"] for rank in ranks]), q)
+    torch.testing.assert_close(torch.cat([rank[f"{split}/tilt"] for rank in ranks]), q)

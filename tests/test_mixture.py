@@ -70,6 +70,10 @@ def test_the_hard_routers_gradient_points_to_the_better_expert():
     module._route(logits, experts).log_probs[torch.arange(64), y].sum().backward()
     best = experts[torch.arange(64), :, y].argmax(1)
     assert (logits.grad[torch.arange(64), best] > 0).all()
+    # exactly the soft mixture's gradient: responsibility less routing weight
+    soft = combine(logits.detach().log_softmax(1), experts.detach())
+    joint = soft.log_routing + soft.expert_log_probs[torch.arange(64), :, y]
+    torch.testing.assert_close(logits.grad, joint.softmax(1) - soft.routing)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4])
@@ -126,9 +130,12 @@ def test_an_impossible_class_is_minus_infinity_with_gradient_zero():
 
 def test_logarithms_are_float32_under_bfloat16():
     module = MixtureHead(6, 3)
+    x = torch.randn(4, 6).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = module(torch.randn(4, 6).bfloat16())
+        output = module(x)
     assert {part.dtype for part in output} == {torch.float32}
+    for part, plain in zip(output, module(x.float()), strict=True):
+        assert torch.equal(part, plain)  # not computed in bfloat16 and widened afterwards
     assert {part.dtype for part in module.bfloat16()(torch.randn(4, 6))} == {torch.float32}
 
 
@@ -175,9 +182,44 @@ def test_bad_folders_are_named(tmp_path):
     (tmp_path / "config.json").write_text('{"in_features": 6}')
     with pytest.raises(InputError, match="expected exactly the keys"):
         MixtureHead.from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(
+        '{"in_features": "6", "num_classes": 3, "num_experts": 4, "router_hidden": 8, "routing": "soft"}'
+    )
+    with pytest.raises(InputError, match="sizes must be whole numbers"):
+        MixtureHead.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(InputError, match="not JSON"):
         MixtureHead.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("given", [torch.randn(7, 5), torch.randn(6), torch.randn(2, 7, 6), None])
+def test_features_of_another_shape_are_named(given):
+    with pytest.raises(InputError, match=r"takes features \[N, 6\]"):
+        head()(given)
+
+
+def test_a_classifier_needs_a_mixture_head():
+    with pytest.raises(InputError, match="must be a MixtureHead"):
+        MixtureClassifier(nn.Flatten(), nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_dtype_is_kept(tmp_path, dtype):
+    head(dtype=dtype).save_pretrained(tmp_path)
+    assert MixtureHead.from_pretrained(tmp_path).experts.weight.dtype == dtype
+
+
+def test_tied_weights_can_be_saved(tmp_path):
+    def backbone():
+        first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+        second.weight = first.weight
+        return nn.Sequential(first, second)
+
+    model = MixtureClassifier(backbone(), MixtureHead(6, 3))
+    model.save_pretrained(tmp_path)
+    x = torch.randn(4, 6)
+    again = MixtureClassifier.from_pretrained(tmp_path, backbone())
+    assert torch.equal(model(x).log_probs, again(x).log_probs)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +227,7 @@ def test_bad_folders_are_named(tmp_path):
     [
         ({"routing": "sparse"}, "routing must be"),
         ({"routing": "top1"}, 'use "hard"'),
-        ({"routing": "top9"}, "needs 2 to 4 experts"),
+        ({"routing": "top9"}, "not possible with num_experts=4"),
         ({"num_experts": 0}, "num_experts must be at least 1"),
     ],
 )

@@ -96,7 +96,7 @@ def test_decomposition_into_entropic_risk_and_kl(values, eta):
     """R-MoE = ρ_η + KL(q‖u)/η."""
     kl = kl_to_uniform(tilt_weights(values, eta))
     assert float(tilted_mean(values, eta)) == pytest.approx(
-        float(entropic_risk(values, eta)) + kl / eta, abs=1e-9 * max(1, 1 / eta)
+        float(entropic_risk(values, eta)) + kl / eta, abs=1e-9
     )
 
 
@@ -169,6 +169,28 @@ def test_gamma_effective_is_the_exponential_of_the_kl(values, eta):
     q = tilt_weights(values, eta)
     assert float(density_ratio_bound(q)) == pytest.approx(math.exp(kl_to_uniform(q)), rel=1e-9)
     assert 1 - 1e-9 <= float(density_ratio_bound(q)) <= len(values) * (1 + 1e-9)
+
+
+# --- float32, in which everyone trains
+
+
+@pytest.mark.parametrize("n", [128, 4096, 65_536])
+@pytest.mark.parametrize("eta", [0.01, 2.0, 50.0])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_float32_agrees_with_float64(n, eta, offset):
+    """One hard example among easy ones, where sums cancel; and large losses, whose differences are small."""
+    exact = 0.3 * torch.rand(n, generator=generator(n), dtype=torch.float64)
+    exact[0] = 8.0
+    exact = (exact + offset).float().double()
+    for reducer in (mean, tilted_mean, entropic_risk):
+        arguments = () if reducer is mean else (eta,)
+        single, double = exact.float().requires_grad_(), exact.clone().requires_grad_()
+        values = reducer(single, *arguments), reducer(double, *arguments)
+        resolution = 1e-6 * float(exact.max())  # of float32 at the largest loss
+        assert float(values[0].detach()) == pytest.approx(float(values[1].detach()), abs=resolution)
+        for value in values:
+            value.backward()
+        assert float((single.grad.double() - double.grad).abs().sum()) < 1e-4 * (1 + eta)
 
 
 # --- bounds
@@ -249,6 +271,8 @@ def test_solve_tilt_edges():
     values = torch.tensor([1.0, 2.0, 3.0])
     assert solve_tilt(values, 2.0) == 0.0
     assert solve_tilt(torch.tensor([1.5, 1.5]), 1.5) == 0.0
+    noisy = torch.rand(1000) + 1
+    assert solve_tilt(noisy, float(noisy.mean())) < 1e-5  # float32's own mean may lie below float64's
     for target in (1.9, 3.0, 4.0):
         with pytest.raises(InputError, match="no tilt reaches"):
             solve_tilt(values, target)
@@ -410,6 +434,32 @@ def test_a_label_of_probability_zero_costs_a_known_amount():
     output = combine(torch.zeros(1, 1), experts)
     assert float(cross_entropy(output, torch.tensor([1]))) == -LOG_ZERO
     assert float(brier(output, torch.tensor([1]))) == 2.0
+
+
+def test_batches_that_do_not_fit_are_named():
+    output = random_output(0, n=8)
+    for loss in (cross_entropy, brier):
+        for labels in (torch.zeros(3).long(), torch.zeros(8, 1).long(), torch.zeros(8), [0] * 8):
+            with pytest.raises(InputError, match="labels must be a tensor of 8 class indices"):
+                loss(output, labels)
+        with pytest.raises(InputError, match="take a MixtureOutput"):
+            loss(output.log_probs, torch.zeros(8).long())
+    with pytest.raises(InputError, match="empty batch"):
+        mean(torch.zeros(0))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RobustMoE(eta=-1.0), "eta must be"),
+        (lambda: RobustFiltered(eta="2"), "eta must be"),
+        (lambda: CVaR(gamma=0.5), "gamma must be"),
+        (lambda: ERM(loss="brier"), "loss must be a function"),
+    ],
+)
+def test_objectives_refuse_bad_settings_when_made(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("eta", [-1.0, math.nan, math.inf])

@@ -97,6 +97,36 @@ def test_the_fraction_is_a_count_of_at_least_one_image(n, fraction):
     assert int(changed.sum()) == max(1, int(fraction * n))
 
 
+def test_autocast_changes_nothing():
+    images = smooth_images(4, 3, 16, 16)
+    main, calibration = [torch.randn(40)], [torch.randn(40)]
+    plain = frequency_filter(images, fraction=1.0, generator=generator(0)), *rectify(main, calibration)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = frequency_filter(images, fraction=1.0, generator=generator(0)), *rectify(main, calibration)
+    assert all(torch.equal(a, b) for a, b in zip(plain, cast, strict=True))
+
+
+def test_every_quality_is_drawn_and_coarser_ones_change_more():
+    images = smooth_images(1, 3, 32, 32).expand(300, 3, 32, 32)
+    filtered = frequency_filter(images, fraction=1.0, qualities=(1, 50, 99), generator=generator(0))
+    distances = (filtered - images).square().mean((1, 2, 3))
+    kinds = distances.unique(return_counts=True)
+    assert len(kinds[0]) == 3
+    assert (kinds[1] > 60).all()
+
+
+def test_published_quantisers_never_fall_below_one():
+    assert float(_quantisers((100,), "published", torch.device("cpu")).min()) == 1.0
+
+
+def test_borders_are_filled_by_repetition():
+    """A 4 x 4 image is the corner of the 8 x 8 block that repeats its last row and column."""
+    image = smooth_images(1, 1, 4, 4)
+    repeated = torch.nn.functional.pad(image, (0, 4, 0, 4), mode="replicate")
+    small, large = (frequency_filter(i, fraction=1.0, qualities=(25,)) for i in (image, repeated))
+    torch.testing.assert_close(small, large[:, :, :4, :4])
+
+
 def test_six_of_128_and_reproducible_with_a_generator():
     images = torch.rand(128, 3, 8, 8)
     first = frequency_filter(images, generator=generator(3))
@@ -111,6 +141,7 @@ def test_six_of_128_and_reproducible_with_a_generator():
     [
         ({"images": torch.rand(2, 4, 8, 8)}, "images must be"),
         ({"images": torch.rand(2, 8, 8)}, "images must be"),
+        ({"images": torch.zeros(2, 3, 8, 8, dtype=torch.uint8)}, "divide by 255"),
         ({"images": torch.rand(2, 3, 8, 8), "fraction": 1.5}, "fraction must lie"),
         ({"images": torch.rand(2, 3, 8, 8), "variant": "webp"}, "variant must be"),
         ({"images": torch.rand(2, 3, 8, 8), "qualities": (0,)}, "qualities must lie"),
@@ -194,6 +225,17 @@ def test_the_order_of_memory_does_not_matter():
         for a, b, like in zip(found, wanted, main, strict=True):
             torch.testing.assert_close(a, b)
             assert a.stride() == like.stride() or main is strided
+
+
+def test_mixed_precision_gradients_keep_their_dtypes():
+    main = [torch.randn(3).bfloat16(), torch.randn(4)]
+    result = rectify(main, [-part for part in main])
+    assert [part.dtype for part in result] == [torch.bfloat16, torch.float32]
+
+
+def test_a_tiny_calibration_gradient_is_damped_by_epsilon():
+    (result,) = rectify([torch.tensor([1.0])], [torch.tensor([-1e-5])])
+    assert float(result) == pytest.approx(0.5, rel=1e-3)  # ‖c‖² = ε = 1e-10: half of it is taken away
 
 
 def test_a_zero_calibration_gradient_changes_nothing():

@@ -1,6 +1,25 @@
 """Calibrated mixtures of experts under distribution shift."""
 
-from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
-from calmoe.predictions import Predictions
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
+    from calmoe.predictions import Predictions
+
+__version__ = "0.1.0"
 __all__ = ["MixtureClassifier", "MixtureHead", "MixtureOutput", "Predictions"]
+
+_HOMES = {
+    "MixtureClassifier": "calmoe.mixture",
+    "MixtureHead": "calmoe.mixture",
+    "MixtureOutput": "calmoe.mixture",
+    "Predictions": "calmoe.predictions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are loaded when first used: torch takes seconds, and `calmoe --help` should not."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'calmoe' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

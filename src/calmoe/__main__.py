@@ -2,4 +2,5 @@
 
 from calmoe.cli import app
 
-app(prog_name="calmoe")
+if __name__ == "__main__":
+    app(prog_name="calmoe")

@@ -73,7 +73,9 @@ class Temperature:
 
     def transform(self, log_probs: Array) -> Tensor:
         """log softmax(log_probs / T), in at least float32."""
-        return _temper(as_tensor(log_probs), self._fitted())
+        scores = as_tensor(log_probs)
+        _check_scores(scores)
+        return _temper(scores, self._fitted())
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""
@@ -92,7 +94,7 @@ class Temperature:
         """Read what `save` wrote."""
         saved = _read_json(path, "Temperature", ("solver", "temperature", "status"))
         fitted = cls(saved["solver"])
-        fitted.temperature_, fitted.status_ = float(saved["temperature"]), saved["status"]
+        fitted.temperature_, fitted.status_ = _number(path, saved["temperature"]), saved["status"]
         return fitted
 
     def _fitted(self) -> float:
@@ -122,16 +124,26 @@ class PerExpertTemperature:
         self.clamp = clamp
         self.solver = solver
         self.temperatures_: list[float]
+        self.statuses_: list[str]
 
     def fit(self, output: MixtureOutput, labels: Array) -> Self:
-        """The mixture's output on validation data, and its labels [N]."""
-        self.temperatures_ = []
+        """The mixture's output on validation data, and its labels [N].
+
+        `statuses_` says how each fit ended; "unrouted" is an expert without any routing weight, left at 1.
+        """
+        if not isinstance(output, MixtureOutput):
+            raise InputError(f"give the whole MixtureOutput, with routing and experts, not {type(output)}")
+        self.temperatures_, self.statuses_ = [], []
         for expert in range(output.log_routing.shape[1]):
             weights = output.routing[:, expert] if self.weighted else None
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CalibrationWarning)  # the clamp is the remedy here
-                alone = Temperature(self.solver).fit(output.expert_log_probs[:, expert], labels, weights)
-            self.temperatures_.append(min(max(alone.temperature_, self.clamp[0]), self.clamp[1]))
+            temperature, status = 1.0, "unrouted"
+            if weights is None or weights.any():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", CalibrationWarning)  # statuses_ and the clamp say it
+                    alone = Temperature(self.solver).fit(output.expert_log_probs[:, expert], labels, weights)
+                temperature, status = alone.temperature_, alone.status_
+            self.temperatures_.append(min(max(temperature, self.clamp[0]), self.clamp[1]))
+            self.statuses_.append(status)
         return self
 
     def transform(self, output: MixtureOutput) -> MixtureOutput:
@@ -152,15 +164,18 @@ class PerExpertTemperature:
                 "clamp": list(self.clamp),
                 "solver": self.solver,
                 "temperatures": self._fitted(),
+                "statuses": self.statuses_,
             },
         )
 
     @classmethod
     def load(cls, path: str | Path) -> "PerExpertTemperature":
         """Read what `save` wrote."""
-        saved = _read_json(path, "PerExpertTemperature", ("weighted", "clamp", "solver", "temperatures"))
+        keys = ("weighted", "clamp", "solver", "temperatures", "statuses")
+        saved = _read_json(path, "PerExpertTemperature", keys)
         fitted = cls(saved["weighted"], tuple(saved["clamp"]), saved["solver"])
-        fitted.temperatures_ = [float(value) for value in saved["temperatures"]]
+        fitted.temperatures_ = [_number(path, value) for value in saved["temperatures"]]
+        fitted.statuses_ = saved["statuses"]
         return fitted
 
     def _fitted(self) -> list[float]:
@@ -202,7 +217,9 @@ def frontier(
     if grid.ndim != 1 or not (grid > 0).all():
         raise InputError("temperatures must be a list of positive numbers")
     sweep = np.unique(np.append(grid, fitted.temperature_))
-    mask = predictions_test.mask(subset) if isinstance(subset, str) else as_tensor(subset).bool()
+    mask = predictions_test.mask(subset) if isinstance(subset, str) else as_tensor(subset)
+    if mask.dtype != torch.bool or mask.shape != (len(predictions_test),):
+        raise InputError(f"subset must be a column's name or {len(predictions_test)} booleans")
     if not mask.any():
         raise InputError(f"the subset {subset if isinstance(subset, str) else ''} is empty: no curve to draw")
     log_probs, labels = predictions_test.output.log_probs, predictions_test.known_labels
@@ -222,6 +239,19 @@ def _temper(log_probs: Tensor, temperature: float | Tensor) -> Tensor:
     return torch.log_softmax((wide - wide.amax(dim=-1, keepdim=True)) / temperature, dim=-1)
 
 
+def _check_scores(scores: Tensor) -> None:
+    """Log-probabilities or logits [N, C]; not probabilities."""
+    if scores.ndim != 2 or not scores.is_floating_point() or len(scores) == 0:
+        raise InputError(
+            f"log_probs must be floating-point [N, C], not {list(scores.shape)} of {scores.dtype}"
+        )
+    top = scores.amax(dim=1)
+    if scores.isnan().any() or top.isinf().any():
+        raise InputError("log_probs must not contain NaN or +inf, nor a row of −inf only")
+    if scores.shape[1] > 1 and (scores >= 0).all() and ((scores.sum(dim=1) - 1).abs() < 1e-3).all():
+        raise InputError("these look like probabilities: pass their logarithms, probs.log()")
+
+
 class _Problem(NamedTuple):
     scores: Tensor  # [N, C] float64, the largest of each row 0
     of_label: Tensor  # [N] the label's score
@@ -230,24 +260,13 @@ class _Problem(NamedTuple):
 
 def _prepare(log_probs: Array, labels: Array, weights: Array | None) -> _Problem:
     scores = as_tensor(log_probs)
-    if scores.ndim != 2 or not scores.is_floating_point() or len(scores) == 0:
-        raise InputError(
-            f"log_probs must be floating-point [N, C], not {list(scores.shape)} of {scores.dtype}"
-        )
+    _check_scores(scores)
     scores = scores.double()
     labels = as_tensor(labels, scores.device)
     if labels.shape != scores.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
         raise InputError(f"labels must be {len(scores)} integers, not {list(labels.shape)} of {labels.dtype}")
     if labels.min() < 0 or labels.max() >= scores.shape[1]:
         raise InputError(f"labels must lie between 0 and {scores.shape[1] - 1}")
-    if scores.isnan().any() or (scores == torch.inf).any():
-        raise InputError("log_probs must not contain NaN or +inf")
-    if (
-        scores.shape[1] > 1
-        and (scores >= 0).all()
-        and torch.allclose(scores.sum(1), scores.new_ones(()), atol=1e-3)
-    ):
-        raise InputError("these look like probabilities: pass their logarithms, probs.log()")
     weights = torch.ones_like(scores[:, 0]) if weights is None else as_tensor(weights, scores.device).double()
     if weights.shape != labels.shape or not (weights >= 0).all() or not 0 < float(weights.sum()) < math.inf:
         raise InputError(f"weights must be {len(scores)} numbers ≥ 0, not all zero")
@@ -316,21 +335,33 @@ def _solve_exactly(scores: Tensor, of_label: Tensor, weights: Tensor, largest: f
     return math.exp(-point), "optimum"
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def _solve_as_published(scores: Tensor, of_label: Tensor, weights: Tensor) -> tuple[float, str]:
     """What the authors' code does, in float32 as there."""
-    scores, of_label, weights = scores.float(), of_label.float(), weights.float()
+    impossible = (scores == -torch.inf).clone()
+    finite, of_label, weights = (
+        part.float().clone() for part in (scores.masked_fill(impossible, 0.0), of_label, weights)
+    )
     temperature = torch.ones((), device=scores.device, requires_grad=True)
     optimizer = torch.optim.LBFGS([temperature], lr=0.01, max_iter=50)
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        value = weights @ (torch.logsumexp(scores / temperature, dim=1) - of_label / temperature)
+        scaled = (finite / temperature).masked_fill(impossible, -torch.inf)
+        value = (weights * (torch.logsumexp(scaled, dim=1) - of_label / temperature)).sum()
         value.backward()
         return value
 
     optimizer.step(loss)
     fitted = float(temperature.detach())
     return fitted, "published" if fitted > 0 else "negative"
+
+
+def _number(path: str | Path, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{path}: a temperature must be a number, not {value!r}")
+    return float(value)
 
 
 def _read_json(path: str | Path, kind: str, keys: tuple[str, ...]) -> dict[str, Any]:

@@ -131,6 +131,10 @@ class MixtureHead(nn.Module):
         return self.config["num_classes"]
 
     def forward(self, features: Tensor) -> MixtureOutput:
+        width = self.config["in_features"]
+        if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[1] != width:
+            found = list(features.shape) if isinstance(features, Tensor) else type(features)
+            raise InputError(f"the head takes features [N, {width}], not {found}")
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.experts.weight.dtype)
             expert_logits = self.experts(features).unflatten(1, (self.num_experts, self.num_classes))
@@ -176,6 +180,8 @@ class MixtureClassifier(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: MixtureHead) -> None:
         super().__init__()
+        if not isinstance(head, MixtureHead):
+            raise InputError(f"the head must be a MixtureHead, not {type(head)}")
         self.backbone = backbone
         self.head = head
 
@@ -200,14 +206,14 @@ def _leading_experts(routing: str, num_experts: int) -> int:
         return num_experts
     if routing == "hard":
         return 1
-    match = re.fullmatch(r"top(\d+)", routing)
+    match = re.fullmatch(r"top(\d+)", routing) if isinstance(routing, str) else None
     if match is None:
-        raise InputError(f'routing must be "soft", "hard" or "top2", "top3", …, not "{routing}"')
+        raise InputError(f'routing must be "soft", "hard" or "top2", "top3", …, not {routing!r}')
     leading = int(match[1])
     if leading == 1:
         raise InputError('routing "top1" would leave the router untrained: use "hard"')
     if not 2 <= leading <= num_experts:
-        raise InputError(f'routing "{routing}" needs 2 to {num_experts} experts (num_experts={num_experts})')
+        raise InputError(f'routing "{routing}" is not possible with num_experts={num_experts}')
     return leading
 
 
@@ -219,7 +225,7 @@ def _widen(values: Tensor) -> Tensor:
 def _save(module: nn.Module, config: dict[str, Any], folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
+    weights = {name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()}
     write_whole(folder / "model.safetensors", safetensors.torch.save(weights))
     write_json(folder / "config.json", config)
 
@@ -235,13 +241,19 @@ def _read_config(folder: str | Path) -> dict[str, Any]:
     expected = {"in_features", "num_classes", "num_experts", "router_hidden", "routing"}
     if not isinstance(config, dict) or set(config) != expected:
         raise InputError(f"{path}: expected exactly the keys {', '.join(sorted(expected))}")
+    if not all(isinstance(value, str if key == "routing" else int) for key, value in config.items()):
+        raise InputError(f"{path}: sizes must be whole numbers and routing a word")
     return config
 
 
 def _load_weights(module: nn.Module, folder: str | Path) -> None:
     path = Path(folder) / "model.safetensors"
     try:
-        module.load_state_dict(safetensors.torch.load_file(path))
+        weights = safetensors.torch.load_file(path)
+        for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            if name in weights:
+                tensor.data = tensor.data.to(weights[name].dtype)  # a bfloat16 model stays one
+        module.load_state_dict(weights)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give a folder that save_pretrained wrote") from None
     except safetensors.SafetensorError as error:

@@ -42,6 +42,7 @@ def cross_entropy(output: MixtureOutput, labels: Tensor) -> Tensor:
     >>> cross_entropy(output, torch.tensor([1]))
     tensor([0.2877])
     """
+    _check_batch(output, labels)
     return -output.log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).clamp(min=LOG_ZERO)
 
 
@@ -53,6 +54,7 @@ def brier(output: MixtureOutput, labels: Tensor) -> Tensor:
     >>> brier(output, torch.tensor([1]))
     tensor([0.1250])
     """
+    _check_batch(output, labels)
     probs = output.probs
     of_label = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     return probs.square().sum(dim=1) - 2 * of_label + 1
@@ -84,9 +86,10 @@ def tilted_mean(losses: Tensor, eta: float, where: Tensor | None = None, group: 
     """
     if eta == 0 and where is None:
         return mean(losses, group)
-    tilts = _tilts(losses, eta, where, group)
-    normaliser, weighted = _total(torch.stack([tilts, tilts * losses]), group)
-    return weighted / normaliser
+    tilts, top = _tilts(losses, eta, where, group)
+    # below the largest loss, so that large losses do not swallow their differences
+    normaliser, below = _total(torch.stack([tilts, tilts * (losses - top)]), group)
+    return top + below / normaliser
 
 
 def entropic_risk(losses: Tensor, eta: float, group: Group = None) -> Tensor:
@@ -98,10 +101,11 @@ def entropic_risk(losses: Tensor, eta: float, group: Group = None) -> Tensor:
     _check_tilt(eta)
     if eta == 0:
         return mean(losses, group)
-    top = _greatest(losses, group)
+    wide = losses.double()  # the sum cancels against 1 where few losses carry it
+    top = _greatest(wide, group)
     # expm1 and log1p keep full precision as η -> 0, and nothing overflows below the largest loss
-    excess = _total(torch.expm1(eta * (losses - top)), group) / _count(losses, group)
-    return top + torch.log1p(excess) / eta
+    excess = _total(torch.expm1(eta * (wide - top)), group) / _count(losses, group)
+    return (top + torch.log1p(excess) / eta).to(losses.dtype)
 
 
 def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
@@ -113,8 +117,7 @@ def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
     >>> cvar(torch.tensor([1.0, 2.0, 3.0, 4.0]), gamma=2.0)
     tensor(3.5000)
     """
-    if not (gamma >= 1 and math.isfinite(gamma)):
-        raise InputError(f"gamma must be a finite number ≥ 1 (a bound on the density ratio), not {gamma}")
+    _check_gamma(gamma)
     everywhere = losses.detach() if group is None else _gather(losses, group)
     n = _count(losses, group)
     boundary = everywhere.sort(descending=True).values[math.ceil(n / gamma) - 1]
@@ -130,10 +133,12 @@ def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
 def tilt_weights(losses: Tensor, eta: float, where: Tensor | None = None, group: Group = None) -> Tensor:
     """q_i = exp(η L_i) / Σ_j exp(η L_j): the least-distorted reweighting that raises the loss. [N]
 
+    With a group, these are this rank's weights among all ranks', as numbers: without a gradient.
+
     >>> tilt_weights(torch.tensor([0.0, 0.0, 1.0]), eta=1.0)
     tensor([0.2119, 0.2119, 0.5761])
     """
-    tilts = _tilts(losses, eta, where, group)
+    tilts, _ = _tilts(losses if group is None else losses.detach(), eta, where, group)
     return tilts / _total(tilts, group)
 
 
@@ -147,6 +152,8 @@ def solve_tilt(losses: Tensor, target: float) -> float:
     """
     losses = losses.detach().double()
     low_end, high_end = float(losses.mean()), float(losses.max())
+    if math.isclose(target, low_end, rel_tol=1e-6):  # a mean taken in float32 is the mean
+        target = max(target, low_end)
     if target == low_end:
         return 0.0
     if not low_end <= target < high_end:
@@ -229,6 +236,14 @@ class Objective(ABC):
     _: KW_ONLY
     loss: Loss = cross_entropy
 
+    def __post_init__(self) -> None:
+        if not callable(self.loss):
+            raise InputError(f"loss must be a function such as cross_entropy or brier, not {self.loss!r}")
+        if hasattr(self, "eta"):
+            _check_tilt(self.eta)
+        if hasattr(self, "gamma"):
+            _check_gamma(self.gamma)
+
     def __call__(self, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
         return self.reduce(self.loss(output, labels), output, labels, group)
 
@@ -245,8 +260,10 @@ class Objective(ABC):
             for x, y, w in zip(micro_x, micro_y, weights):
                 (w * objective.loss(model(x), y)).sum().backward()
 
-        The sum of these gradients is the gradient of the objective on the whole batch. Dropout must draw the
-        same masks in both passes.
+        The sum of these gradients is the gradient of the objective on the whole batch, provided that both
+        passes compute the same: dropout must draw the same masks, and batch norm, which normalises each
+        micro-batch by itself, keeps whatever difference it makes. With a group the weights carry the factor
+        W that DDP divides by.
         """
         with torch.enable_grad():
             losses = self.loss(output, labels).detach().requires_grad_()
@@ -312,20 +329,42 @@ class CVaR(Objective):
 # --- sums over the batch, on one process or many ------------------------------------------------------------
 
 
-def _tilts(losses: Tensor, eta: float, where: Tensor | None, group: Group) -> Tensor:
-    """exp(η (L_i − max L)), zero outside `where`; all ones if `where` is empty on every rank."""
+def _tilts(losses: Tensor, eta: float, where: Tensor | None, group: Group) -> tuple[Tensor, Tensor]:
+    """exp(η (L_i − top)), zero outside `where` (all ones if it is empty on every rank), and top = max L."""
     _check_tilt(eta)
     if where is None:
-        return torch.exp(eta * (losses - _greatest(losses, group)))
+        top = _greatest(losses, group)
+        return torch.exp(eta * (losses - top)), top
     top = _greatest(losses.masked_fill(~where, -torch.inf), group)
     empty = top == -torch.inf
-    exponents = eta * (losses - top.masked_fill(empty, 0.0))
-    return torch.exp(exponents.masked_fill(~where & ~empty, -torch.inf).masked_fill(empty, 0.0))
+    top = top.masked_fill(empty, 0.0)
+    exponents = eta * (losses - top)
+    return torch.exp(exponents.masked_fill(~where & ~empty, -torch.inf).masked_fill(empty, 0.0)), top
 
 
 def _check_tilt(eta: float) -> None:
-    if not (eta >= 0 and math.isfinite(eta)):
-        raise InputError(f"eta must be a finite number ≥ 0, not {eta}")
+    if isinstance(eta, str) or not (eta >= 0 and math.isfinite(eta)):
+        raise InputError(f"eta must be a finite number ≥ 0, not {eta!r}")
+
+
+def _check_gamma(gamma: float) -> None:
+    if isinstance(gamma, str) or not (gamma >= 1 and math.isfinite(gamma)):
+        raise InputError(f"gamma must be a finite number ≥ 1 (a bound on the density ratio), not {gamma!r}")
+
+
+def _check_batch(output: MixtureOutput, labels: Tensor) -> None:
+    """What gather would let pass or say badly; values are not looked at, so that a GPU need not wait."""
+    if not isinstance(output, MixtureOutput):
+        raise InputError(
+            f"objectives take a MixtureOutput (of MixtureHead or calmoe.mixture.combine), not {type(output)}"
+        )
+    if (
+        not isinstance(labels, Tensor)
+        or labels.shape != output.log_probs.shape[:1]
+        or labels.is_floating_point()
+    ):
+        found = f"{list(labels.shape)} of {labels.dtype}" if isinstance(labels, Tensor) else type(labels)
+        raise InputError(f"labels must be a tensor of {len(output.log_probs)} class indices, not {found}")
 
 
 def _total(values: Tensor, group: Group) -> Tensor:
@@ -343,13 +382,17 @@ def _total(values: Tensor, group: Group) -> Tensor:
 
 
 def _count(losses: Tensor, group: Group) -> int:
-    if group is None:
-        return len(losses)
-    return int(_total(torch.ones_like(losses, dtype=torch.int64), group))
+    count = len(losses)
+    if group is not None:
+        count = int(_total(torch.ones_like(losses, dtype=torch.int64), group))
+    if count == 0:
+        raise InputError("an empty batch has no loss: give at least one example")
+    return count
 
 
 def _greatest(losses: Tensor, group: Group) -> Tensor:
-    top = losses.detach().amax()
+    """The largest loss, as a number; −inf on a rank without examples."""
+    top = losses.detach().amax() if len(losses) else losses.detach().new_full((), -torch.inf)
     if group is not None:
         dist.all_reduce(top, dist.ReduceOp.MAX, group=group)
     return top

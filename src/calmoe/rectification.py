@@ -59,6 +59,8 @@ def frequency_filter(
         raise InputError(
             f"images must be [N, 1 or 3, H, W] with values in [0, 1], not shape {list(images.shape)}"
         )
+    if not images.is_floating_point():
+        raise InputError(f"images must be floats in [0, 1], not {images.dtype}: divide by 255 first")
     if not 0 <= fraction <= 1:
         raise InputError(f"fraction must lie between 0 and 1, not {fraction}")
     chosen_count = min(len(images), max(1, int(fraction * len(images)))) if fraction > 0 else 0
@@ -68,7 +70,8 @@ def frequency_filter(
     chosen = torch.rand(len(images), device=device, generator=generator).argsort()[:chosen_count]
     drawn = torch.randint(len(qualities), (chosen_count,), device=device, generator=generator)
     tables = _quantisers(tuple(qualities), variant, device)[drawn]
-    filtered = _quantise_blocks(images[chosen].float(), tables, shift=128.0 if variant == "jpeg" else 0.0)
+    with torch.autocast(device.type, enabled=False):
+        filtered = _quantise_blocks(images[chosen].float(), tables, 128.0 if variant == "jpeg" else 0.0)
     return images.index_copy(0, chosen, filtered.to(images.dtype))
 
 
@@ -103,10 +106,11 @@ def rectify(main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: floa
     alike = [_laid_out_like(part, g) for part, g in zip(calibration, main, strict=True)]
     # in the order of memory, so that channels-last tensors are not copied; a handful of kernels in all
     g, c = (torch.cat([p.as_strided((p.numel(),), (1,)) for p in parts]) for parts in (main, alike))
-    rectified = torch.addcmul(g, -(g @ c).clamp(max=0) / (c @ c + epsilon), c)
+    with torch.autocast(g.device.type, enabled=False):
+        rectified = torch.addcmul(g, -(g @ c).clamp(max=0) / (c @ c + epsilon), c)
     pieces = rectified.split([part.numel() for part in main])
     return [
-        piece.as_strided(part.shape, part.stride(), piece.storage_offset())
+        piece.as_strided(part.shape, part.stride(), piece.storage_offset()).to(part.dtype)
         for piece, part in zip(pieces, main, strict=True)
     ]
 
@@ -121,6 +125,7 @@ def rectified_backward(
 
     Sets `.grad` of `parameters` (it does not accumulate). `only` restricts the projection to some of them,
     the head's say; the others keep the main gradient. The two losses may share one forward pass.
+    DistributedDataParallel does not see these gradients: average `.grad` over the ranks yourself.
     """
     parameters = list(parameters)
     rectified = {id(p) for p in (parameters if only is None else only)}
