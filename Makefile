@@ -1,9 +1,14 @@
-# `make test`: lint, types, import contract, tests.  `make bench`: speed, as ratios against named rivals.
+# `make run`: the default experiment.  `make test`: lint, types, import contract, tests.
+# `make bench`: speed, as ratios against named rivals.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: test bench clean
+.PHONY: run test bench clean
+
+run: $(READY)
+	$(BIN)/calmoe run digits
+	$(BIN)/calmoe report runs/digits
 
 test: $(READY)
 	$(BIN)/ruff check .

@@ -145,3 +145,37 @@ def test_cifar_on_a_cpu_under_both_protocols(tmp_path):
     assert result.exit_code == 0, result.output
     assert "cifar10h, corrected protocol" in result.stdout
     assert "cifar10h, published protocol" in result.stdout
+
+
+def test_report_writes_tables_and_refuses_other_folders(tmp_path):
+    out = tmp_path / "run"
+    calmoe(
+        "run", "digits", "--methods", "vanilla,mocae", "--seeds", "42,43", "--set", "epochs=2", "--out", out
+    )
+    answer = calmoe("report", out)
+    assert answer.exit_code == 0, answer.output
+    text = (out / "report" / "tables.md").read_text()
+    assert "digits, corrected protocol" in text
+    assert "seed-paired difference to Vanilla MoE" in text
+    assert "beside the paper" not in text  # the paper has no table for digits
+    assert (out / "report" / "tables" / "corrected.csv").read_text().startswith("method,")
+    assert r"\toprule" in (out / "report" / "tables" / "corrected.tex").read_text()
+    (tmp_path / "empty").mkdir()
+    answer = calmoe("report", tmp_path / "empty")
+    assert (answer.exit_code, "is not a run folder" in answer.output) == (2, True)
+
+
+def test_tensorboard_events(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = calmoe("run", "digits", "--methods", "robust", *SMALL, "--out", tmp_path, "--tensorboard")
+    assert result.exit_code == 0, result.output
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "seed-42-robust")).Reload()
+    assert {"loss", "seconds", "negative_share", "gamma_eff"} <= set(events.Tags()["scalars"])
+    assert [event.step for event in events.Scalars("loss")] == [2]
+
+
+def test_tensorboard_missing_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    line = refused("run", "digits", "--methods", "vanilla", *SMALL, "--out", tmp_path, "--tensorboard")
+    assert "pip install" in line

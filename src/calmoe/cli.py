@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+import calmoe
 from calmoe.errors import InputError
 
 
@@ -34,9 +35,7 @@ def _stop(message: str, code: int) -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from calmoe.experiments.environment import version
-
-        typer.echo(f"calmoe {version()}")
+        typer.echo(f"calmoe {calmoe.__version__}")
         raise typer.Exit
 
 
@@ -73,6 +72,9 @@ def run_command(
     only_report: Annotated[
         bool, typer.Option("--only-report", help="Recompute the results from the saved predictions.")
     ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard events into the run's folder.")
+    ] = False,
     time_limit: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3."),
@@ -96,8 +98,26 @@ def run_command(
     if dry_run:
         engine.show_plan(spec, folder, data, device)
         return
-    outcome = engine.run(spec, folder, data, device, only_report=only_report, time_limit=time_limit)
+    outcome = engine.run(
+        spec, folder, data, device, only_report=only_report, time_limit=time_limit, tensorboard=tensorboard
+    )
     raise typer.Exit(outcome.exit_code)
+
+
+@app.command("report")
+def report_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    to: Annotated[Path | None, typer.Option(help="Where to write. [default: RUN/report]")] = None,
+) -> None:
+    """Write a run's tables (Markdown, LaTeX, CSV), beside the published ones where there are any.
+
+    Example: calmoe report runs/digits
+    """
+    from calmoe.experiments.reporting import write_report
+
+    folder = to or run / "report"
+    names = write_report(run, folder)
+    typer.echo(f"{len(names)} tables ({', '.join(names)}) in {folder / 'tables.md'}")
 
 
 @app.command("data")

@@ -1,14 +1,11 @@
-import io
 import json
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from calmoe.calibration import PerExpertTemperature, Temperature
 from calmoe.experiments.evaluation import evaluate
-from calmoe.experiments.summary import mean_and_error, paper_table
 from calmoe.metrics import accuracy, ece, nll
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
@@ -76,28 +73,3 @@ def test_separable_validation_is_told_not_warned(recwarn):
     row = evaluate("vanilla", 7, "corrected", given)
     assert (row["temperature"], row["temperature_status"]) == (1.0, "separable")
     assert not recwarn.list
-
-
-def test_the_table_has_means_errors_and_the_best_in_bold():
-    rows = [
-        {**evaluate(method, seed, "corrected", predictions(), "hard"), "accuracy": accuracy, "hard_ece": None}
-        for method, accuracies in (("vanilla", (0.9, 0.92)), ("entropic", (0.8, 0.84)))
-        for seed, accuracy in enumerate(accuracies)
-    ]
-    console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system="standard")
-    console.print(paper_table(rows, "a title"))
-    text = console.file.getvalue()
-    assert "\x1b[1m.910 ± .010" in text
-    assert "\x1b[1m.820" not in text
-    assert ".820 ± .020" in text
-    assert "Vanilla MoE" in text
-    assert "Entropic Risk" in text
-    assert "–" in text
-    assert text.index("├") > text.index("Vanilla")  # a line between the paper's rows and others
-
-
-def test_mean_and_error():
-    assert mean_and_error([1.0, 3.0]) == (2.0, 1.0)
-    assert mean_and_error([1.0])[0] == 1.0
-    assert np.isnan(mean_and_error([1.0])[1])
-    assert np.isnan(mean_and_error([1.0, None])[0])

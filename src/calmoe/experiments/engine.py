@@ -19,7 +19,7 @@ from calmoe.experiments.progress import TimeUp, Watcher
 from calmoe.experiments.records import Record, describe_run, join, plan_of, recorded
 from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import RESULTS, RunFolder
-from calmoe.experiments.summary import paper_table
+from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
 from calmoe.training import Diverged, ModelSettings, Trainer
 
 WIDTH = 140  # of the table where there is no terminal
@@ -46,6 +46,7 @@ def run(
     *,
     only_report: bool = False,
     time_limit: float | None = None,
+    tensorboard: bool = False,
     console: Console | None = None,
 ) -> Outcome:
     """Train what `out` does not hold yet, then write and show the results of all it holds."""
@@ -64,7 +65,8 @@ def run(
         failed: dict[str, str] = {}
         if missing:
             folder.add_session(describe(where))
-            watcher = Watcher(console, sum(node.epochs for node in missing), time_limit)
+            events = out / "tensorboard" if tensorboard else None
+            watcher = Watcher(console, sum(node.epochs for node in missing), time_limit, events)
             trainer = Trainer(dataset, spec.model, spec.training, where)
             try:
                 with watcher:
@@ -113,7 +115,7 @@ def _train_node(
 
     def watch(epoch: int, entry: dict[str, float]) -> None:
         times[epoch + 1] = {"seconds": entry["seconds"]}
-        watcher.epoch(node, epoch + 1, trainer.settings.epochs, entry["loss"], entry["seconds"])
+        watcher.epoch(node, epoch + 1, trainer.settings.epochs, entry)
 
     checkpoints = folder.begin(node)
     state = folder.state(node) or trainer.initial_state(node.stage.head, node.seed)
@@ -153,10 +155,7 @@ def _report(
         raise InputError(f"{folder.path} has no results ({listed})")
     folder.write_results(rows)
     for protocol in record["protocols"]:
-        shown = [row for row in rows if row["protocol"] == protocol]
-        seeds = ", ".join(str(seed) for seed in sorted({row["seed"] for row in shown}))
-        title = f"{asked.dataset}, {protocol} protocol; mean ± standard error over seeds: {seeds}"
-        console.print(paper_table(shown, title))
+        console.print(results_table(rows, asked.dataset, protocol).rich())
     for row in rows:
         if row["temperature_status"] not in ("optimum", "published"):
             console.print(
@@ -167,6 +166,13 @@ def _report(
         console.print(f"failed: {name}: {reason}")
     console.print(f"{len(rows)} rows in {folder.path / RESULTS}; more --methods or --seeds add to them")
     return Outcome(rows=rows, failed=failed)
+
+
+def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -> Grid:
+    """The paper's table under one protocol, with the proper scores beside it."""
+    seeds = sorted({row["seed"] for row in rows if row["protocol"] == protocol})
+    title = f"{dataset}, {protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
+    return main_table(summarise(rows, protocol), (*PAPER_COLUMNS, "nll_ts", "brier_ts"), title)
 
 
 def pick_device(name: str) -> torch.device:

@@ -4,22 +4,13 @@ import os
 import platform
 import subprocess
 import sys
-import tomllib
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import calmoe
+
 SOURCE = Path(__file__).resolve().parents[3]  # the repository, where calmoe runs from one
-
-
-def version() -> str:
-    """calmoe's version: as installed, or as its source tree says."""
-    try:
-        return metadata.version("calmoe")
-    except metadata.PackageNotFoundError:
-        project = SOURCE / "pyproject.toml"
-        return tomllib.loads(project.read_text())["project"]["version"] if project.is_file() else "unknown"
 
 
 def describe(device: Any) -> dict[str, Any]:
@@ -28,7 +19,7 @@ def describe(device: Any) -> dict[str, Any]:
 
     commit, dirty = _commit()
     return {
-        "calmoe": version(),
+        "calmoe": calmoe.__version__,
         "commit": commit,
         "dirty": dirty,
         "python": platform.python_version(),

@@ -2,12 +2,14 @@
 
 import math
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
 
 
@@ -18,8 +20,11 @@ class TimeUp(Exception):
 class Watcher:
     """Shows epochs as they pass, and ends the run when its time is up."""
 
-    def __init__(self, console: Console, total: int, time_limit: float | None = None) -> None:
+    def __init__(
+        self, console: Console, total: int, time_limit: float | None = None, events: Path | None = None
+    ) -> None:
         self.console = console
+        self.events = None if events is None else Events(events)
         self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         self.bar = Progress(*columns, console=console) if console.is_terminal else None
@@ -35,17 +40,46 @@ class Watcher:
     ) -> None:
         if self.bar:
             self.bar.stop()
+        if self.events:
+            self.events.close()
 
     def begin(self, node: Node, epoch: int) -> None:
         """`node` starts, or goes on after `epoch` epochs."""
         if self.bar and self.task is not None:
             self.bar.update(self.task, description=str(node), advance=epoch - node.stage.start)
 
-    def epoch(self, node: Node, epoch: int, horizon: int, loss: float, seconds: float) -> None:
-        """`node` has trained `epoch` of `horizon` epochs."""
+    def epoch(self, node: Node, epoch: int, horizon: int, entry: dict[str, float]) -> None:
+        """`node` has trained `epoch` of `horizon` epochs; `entry` is what the last one logged."""
+        loss = f"loss {entry['loss']:.3f}"
         if self.bar and self.task is not None:
-            self.bar.update(self.task, description=f"{node}  loss {loss:.3f}", advance=1)
+            self.bar.update(self.task, description=f"{node}  {loss}", advance=1)
         else:
-            self.console.print(f"{node} epoch {epoch}/{horizon} loss {loss:.3f} {seconds:.1f} s")
+            self.console.print(f"{node} epoch {epoch}/{horizon} {loss} {entry['seconds']:.1f} s")
+        if self.events:
+            self.events.add(node, epoch, entry)
         if time.monotonic() > self.deadline:
             raise TimeUp
+
+
+class Events:
+    """TensorBoard events: a curve per logged quantity, a run per method and seed."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise InputError("--tensorboard needs tensorboard: pip install 'calmoe[tensorboard]'") from None
+        self.make = lambda name: SummaryWriter(folder / name)
+        self.writers: dict[str, Any] = {}
+
+    def add(self, node: Node, epoch: int, entry: dict[str, float]) -> None:
+        name = str(node).replace(" ", "-")
+        if name not in self.writers:
+            self.writers[name] = self.make(name)
+        for quantity, value in entry.items():
+            if quantity != "epoch":
+                self.writers[name].add_scalar(quantity, value, epoch)
+
+    def close(self) -> None:
+        for writer in self.writers.values():
+            writer.close()

@@ -1,8 +1,9 @@
 """What a run found: tables beside what the paper published."""
 
 from calmoe.report.grid import Grid
-from calmoe.report.published import published
+from calmoe.report.published import is_published, published
 from calmoe.report.tables import (
+    PAPER_COLUMNS,
     Cell,
     Comparison,
     PairedDifference,
@@ -16,6 +17,7 @@ from calmoe.report.tables import (
 )
 
 __all__ = [
+    "PAPER_COLUMNS",
     "Cell",
     "Comparison",
     "Grid",
@@ -23,6 +25,7 @@ __all__ = [
     "beyond",
     "compare",
     "comparison_table",
+    "is_published",
     "main_table",
     "paired",
     "paired_table",

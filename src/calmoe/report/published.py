@@ -1,6 +1,7 @@
 """The cells the paper published, and where they stand in it."""
 
 import tomllib
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -15,8 +16,18 @@ def published(dataset: str) -> dict[str, Any]:
     >>> published("cifar10h")["cells"]["vanilla"]["ece"]
     [0.055, 0.001]
     """
-    tables = tomllib.loads((resources.files(__package__) / "published.toml").read_text("utf-8"))
+    tables = _tables()
     if dataset not in tables:
         raise InputError(f"the paper has no table for {dataset!r}: choose one of {', '.join(tables)}")
     table: dict[str, Any] = tables[dataset]
     return table
+
+
+def is_published(dataset: str) -> bool:
+    """Whether the paper has a table of methods for `dataset`."""
+    return "cells" in _tables().get(dataset, {})
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads((resources.files(__package__) / "published.toml").read_text("utf-8"))
