@@ -1,4 +1,8 @@
 import csv
+import io
+import os
+import stat
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +12,7 @@ import torch
 from hypothesis import given
 
 from calmoe.errors import InputError
-from calmoe.mixture import MixtureOutput
+from calmoe.mixture import MixtureHead, MixtureOutput
 from calmoe.predictions import Predictions
 from strategies import generator, random_output, seeds
 
@@ -45,6 +49,50 @@ def test_a_saved_file_comes_back_identical(tmp_path, labels, experts):
     before.save(tmp_path / "p.safetensors")
     assert same(before, Predictions.load(tmp_path / "p.safetensors"))
     assert [p.name for p in tmp_path.iterdir()] == ["p.safetensors"]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_tensors_that_share_memory_are_saved(tmp_path, kind):
+    """The one expert is the mixture, and a group column may be the labels."""
+    probs, labels = np.array([[0.9, 0.1], [0.2, 0.8]], dtype=np.float32), np.array([0, 1])
+    before = Predictions.from_probs(kind(probs), kind(labels), groups={"site": labels, "again": labels[::-1]})
+    before.save(tmp_path / "p.safetensors")
+    assert same(before, Predictions.load(tmp_path / "p.safetensors"))
+
+
+@pytest.mark.parametrize("routing", ["soft", "hard"])
+@pytest.mark.parametrize("experts", [1, 3])
+def test_a_heads_own_output_is_saved(tmp_path, experts, routing):
+    output = MixtureHead(4, num_classes=3, num_experts=experts, routing=routing)(torch.randn(6, 4))
+    Predictions(output=output).save(tmp_path / "p.safetensors")
+    assert same(Predictions(output=output), Predictions.load(tmp_path / "p.safetensors"))
+
+
+def test_files_hold_float32(tmp_path):
+    Predictions(output=random_output(0)).save(tmp_path / "p.safetensors")
+    loaded = Predictions.load(tmp_path / "p.safetensors").output
+    assert {part.dtype for part in loaded} == {torch.float32}
+
+
+def test_a_file_is_as_open_as_the_umask_allows(tmp_path):
+    before = os.umask(0o027)
+    try:
+        predictions().save(tmp_path / "p.safetensors")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "p.safetensors").stat().st_mode) == 0o640
+
+
+def test_where_and_what_cannot_be_saved(tmp_path):
+    p = predictions()
+    with pytest.raises(InputError, match=r"p\.csv: .* end the name in \.safetensors"):
+        p.save(tmp_path / "p.csv")
+    with pytest.raises(InputError, match=r"there is no folder .*/nowhere: create it"):
+        p.save(tmp_path / "nowhere" / "p.safetensors")
+    for metadata in ({"when": {1, 2}}, {"n": np.int64(3)}):
+        with pytest.raises(InputError, match="metadata must be what JSON can hold"):
+            Predictions(output=p.output, metadata=metadata).save(tmp_path / "p.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_same_predictions_make_the_same_bytes(tmp_path):
@@ -123,11 +171,95 @@ def test_a_plain_classifier_is_a_mixture_of_one(tmp_path):
     torch.testing.assert_close(p.output.expert_log_probs[:, 0], p.output.log_probs)
 
 
-def test_experts_without_a_mixture_are_combined():
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("suffix", [".npz", ".csv"])
+def test_experts_without_a_mixture_are_combined(tmp_path, suffix, log):
+    p, path = predictions(), tmp_path / f"p{suffix}"
+    if suffix == ".npz":
+        given = {name: array for name, array in arrays(p, log).items() if name not in ("probs", "log_probs")}
+        np.savez(path, labels=p.labels, **given, **p.groups)
+    else:
+        wide = columns(p, log)
+        write_csv(path, {name: wide[name] for name in wide if not name.startswith(("prob_", "log_prob_"))})
+    close(p, Predictions.load(path))
+
+
+def test_probabilities_that_are_not_the_experts_mixture_are_kept():
     p = predictions()
     a = arrays(p, log=False)
-    q = Predictions.from_probs(a["probs"], p.labels, routing=a["routing"], expert_probs=a["expert_probs"])
-    torch.testing.assert_close(q.output.log_probs, p.output.log_probs.double(), rtol=0, atol=1e-6)
+    tempered = (p.output.log_probs.double() / 2).softmax(1)
+    q = Predictions.from_probs(tempered, routing=a["routing"], expert_probs=a["expert_probs"])
+    torch.testing.assert_close(q.output.probs, tempered)
+    torch.testing.assert_close(q.output.routing, p.output.routing.double(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["label", "labels"])
+def test_label_and_labels_are_one_name(tmp_path, name):
+    rows = {"prob_0": [0.9, 0.2], "prob_1": [0.1, 0.8], name: [0, 1]}
+    write_csv(tmp_path / "p.csv", rows)
+    pq.write_table(pa.table(rows), tmp_path / "p.parquet")
+    np.savez(tmp_path / "p.npz", probs=np.array([[0.9, 0.1], [0.2, 0.8]]), **{name: [0, 1]})
+    for suffix in ("csv", "parquet", "npz"):
+        p = Predictions.load(tmp_path / f"p.{suffix}")
+        assert p.labels.tolist() == [0, 1]
+        assert not p.groups
+
+
+def test_csv_columns_keep_their_kind_and_blank_lines_are_nothing(tmp_path):
+    (tmp_path / "p.csv").write_text(
+        " prob_0 ,prob_1, label,level,share,hard,easy,code,key,huge,mixed\n"
+        "1,0,00,1,1,TRUE,false,007,1_0,1,1\n\n"
+        "0.5,0.5,01,-2,0.5,FALSE,true,12,2,99999999999999999999,x\n\n   \n\n"
+    )
+    p = Predictions.load(tmp_path / "p.csv")
+    assert p.labels.tolist() == [0, 1]
+    kinds = dict(zip(p.groups, "ifbbUUUU", strict=True))
+    assert {name: column.dtype.kind for name, column in p.groups.items()} == kinds
+    assert p.groups["level"].dtype == np.int64
+    assert p.groups["level"].tolist() == [1, -2]
+    assert p.groups["hard"].tolist() == [True, False]
+    assert p.groups["code"].tolist() == ["007", "12"]
+
+
+def test_groups_and_labels_from_pandas_and_numpy(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    words, probs = ["b", "a"], np.array([[0.9, 0.1], [0.2, 0.8]])
+    groups = {
+        "object": np.array(words, dtype=object),
+        "series": pandas.Series(words),
+        "categorical": pandas.Categorical(words),
+        "hard": pandas.Series([True, False]),
+        "flags": np.array([True, False], dtype=object),
+        "tensor": torch.tensor([3, 4]),
+    }
+    p = Predictions.from_probs(pandas.DataFrame(probs), pandas.Series([0, 1]), groups=groups)
+    assert [column.dtype.kind for column in p.groups.values()] == list("UUUbbi")
+    assert all(p.groups[name].tolist() == words for name in ("object", "series", "categorical"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # pandas gives read-only columns
+        assert len(p.subset("hard")) == 1
+        p.save(tmp_path / "p.safetensors")
+    loaded = Predictions.load(tmp_path / "p.safetensors")
+    assert {k: v.tolist() for k, v in loaded.groups.items()} == {k: v.tolist() for k, v in p.groups.items()}
+    with pytest.raises(InputError, match='"mixed" must hold 2 booleans, numbers or strings'):
+        Predictions.from_probs(probs, groups={"mixed": np.array(["a", 1], dtype=object)})
+
+
+@pytest.mark.parametrize("labels", [np.array([0, 1]), torch.tensor([0, 1], dtype=torch.int32), [0, 1]])
+def test_labels_of_any_integer_kind_are_kept_as_int64(labels):
+    output = Predictions.from_probs(np.array([[0.9, 0.1], [0.2, 0.8]])).output
+    p = Predictions(output=output, labels=labels)
+    assert p.labels.dtype == torch.int64
+    assert p.labels.tolist() == [0, 1]
+    with pytest.raises(InputError, match="whole numbers"):
+        Predictions(output=output, labels=np.array([0.5, 1.0]))
+
+
+def test_half_precision_and_rounding_are_no_fault():
+    half = torch.tensor([[0.999, 0.001], [0.0021, 0.9979]], dtype=torch.float16)
+    torch.testing.assert_close(Predictions.from_probs(half).output.probs, half.float())
+    rounded = Predictions.from_probs(np.array([[1.0 + 1e-12, -1e-12]]))
+    assert rounded.output.probs.tolist() == [[1, 0]]
 
 
 @given(seeds)
@@ -169,9 +301,9 @@ def with_value(name, row, value):
         (with_value("log_probs", 3, float("nan")), "log_probs has NaN in 1 rows, first in row 3"),
         (
             with_value("expert_log_probs", 5, 0.0),
-            "does not sum to 1 in 1 rows, first in row 5",
+            r"expert_log_probs: probabilities sum to 5 in row 5, not 1 \(1 such rows\): give log-prob",
         ),
-        (with_value("log_routing", 2, -9.0), "log_routing does not sum to 1"),
+        (with_value("log_routing", 2, -9.0), "log_routing: probabilities sum to 0.000"),
         ({"log_routing": torch.zeros(12, 3)}, "shapes disagree"),
         ({"log_probs": torch.zeros(12)}, "two axes"),
         ({"log_probs": torch.zeros(12, 5).long()}, "floating-point"),
@@ -193,8 +325,28 @@ def test_no_rows():
 
 
 def test_logits_passed_as_probabilities_are_refused():
-    with pytest.raises(InputError, match="between 0 and 1, row 1 does not; for logarithms use `log_probs`"):
+    with pytest.raises(InputError, match=r"probs must lie between 0 and 1, row 1 .*softmax") as error:
         Predictions.from_probs(np.array([[0.5, 0.5], [2.0, -1.0]]))
+    assert "log_probs" not in str(error.value)  # from_probs has no such argument
+
+
+def test_probabilities_that_miss_1_are_to_be_normalised(tmp_path):
+    message = r"probs: probabilities sum to 0\.99 in row 1, not 1 \(2 such rows\): normalise them"
+    probs = np.array([[0.5, 0.5], [0.33, 0.66], [0.5, 0.6]])
+    with pytest.raises(InputError, match=message):
+        Predictions.from_probs(probs)
+    write_csv(tmp_path / "p.csv", {"prob_0": probs[:, 0], "prob_1": probs[:, 1]})
+    with pytest.raises(InputError, match=message):
+        Predictions.load(tmp_path / "p.csv")
+    with pytest.raises(InputError, match="probs has NaN in 1 rows, first in row 0"):
+        Predictions.from_probs(np.array([[np.nan, 0.5]]))
+    with pytest.raises(InputError, match=r"log_probs: probabilities sum to 0\.99 in row 1.*log_softmax"):
+        predictions_of(np.log(probs))
+
+
+def predictions_of(log_probs):
+    logs = torch.as_tensor(log_probs)
+    return Predictions(output=MixtureOutput(logs, torch.zeros(len(logs), 1), logs[:, None]))
 
 
 def bad_file(path, make):
@@ -216,12 +368,36 @@ def test_bad_files_are_named(tmp_path):
         ("noise.npz", b"PK\x03\x04 noise", "not a readable npz"),
         ("empty.csv", b"", "no rows"),
         ("header.csv", b"prob_0,prob_1\n", "no rows"),
-        ("ragged.csv", b"prob_0,prob_1\n0.5,0.5\n1\n", "different lengths"),
+        ("ragged.csv", b"prob_0,prob_1\n0.5,0.5\n1\n", "row 1 has 1 values, but the header names 2 columns"),
+        ("long.csv", b"prob_0,prob_1\n0.5,0.5,1\n", "row 0 has 3 values"),
+        ("semicolons.csv", b"prob_0;prob_1\n0,5;0,5\n", "separated by ';': separate them by commas"),
+        ("tabs.csv", b"prob_0\tprob_1\n0.5\t0.5\n", r"separated by '\t'"),
+        ("index.csv", b",prob_0,prob_1\n0,0.5,0.5\n", "index=False"),
         ("latin.csv", b"prob_0,caf\xe9\n1,1\n", "UTF-8"),
         ("twice.csv", b"prob_0,prob_0\n0.5,0.5\n", "different columns"),
         ("names.csv", b"p,q\n0.5,0.5\n", "expected `prob_0`"),
         ("gap.csv", b"prob_0,prob_2\n0.5,0.5\n", "number 1 is missing"),
-        ("text.csv", b"prob_0,prob_1,label\n0.5,half,0\n", "probs must hold numbers"),
+        (
+            "text.csv",
+            b"prob_0,prob_1,label\n0.5,half,0\n",
+            'column "prob_1" must hold numbers only: row 0 has "half"',
+        ),
+        (
+            "blank.csv",
+            b"prob_0,prob_1\n0.5,0.5\n0.5,\n",
+            'column "prob_1" must hold numbers only: row 1 is blank',
+        ),
+        (
+            "cat.csv",
+            b"prob_0,prob_1,label\n0.5,0.5,0\n0.5,0.5,cat\n",
+            'column "label" must hold numbers only: row 1',
+        ),
+        (
+            "nothing.csv",
+            b"prob_0,prob_1,label\n0.5,0.5,\n",
+            'column "label" must hold numbers only: row 0 is blank',
+        ),
+        ("both.csv", b"prob_0,label,labels\n1,0,0\n", "both `label` and `labels`"),
         ("label.csv", b"prob_0,prob_1,label\n0.5,0.5,0.5\n", "whole numbers"),
         ("alone.csv", b"prob_0,prob_1,routing_0\n0.5,0.5,1\n", "give both or neither"),
         ("not.parquet", b"PAR1 no", "not a readable parquet"),
@@ -229,6 +405,55 @@ def test_bad_files_are_named(tmp_path):
     ):
         assert message in bad_file(tmp_path / name, lambda path, content=content: path.write_bytes(content))
     assert "no such file" in bad_file(tmp_path / "none.npz", lambda path: None)
+
+
+def test_damaged_and_misnamed_archives(tmp_path):
+    message = bad_file(tmp_path / "bare.npz", lambda p: p.write_bytes(npy(np.eye(2))))
+    assert "write named arrays with np.savez" in message
+
+    def damage(path):
+        np.savez_compressed(path, probs=np.random.default_rng(0).random((500, 2)))
+        data = bytearray(path.read_bytes())
+        data[200:2000] = bytes(1800)
+        path.write_bytes(data)
+
+    assert "not a readable npz" in bad_file(tmp_path / "damaged.npz", damage)
+
+    def misname(path):
+        pq.write_table(pa.table({"prob_0": [1.0], "caf_": [1]}), path)
+        path.write_bytes(path.read_bytes().replace(b"caf_", b"caf\xe9"))
+
+    assert "not a readable parquet" in bad_file(tmp_path / "latin.parquet", misname)
+    text = pa.table({"prob_0": [0.5], "prob_1": ["half"]})
+    assert "prob_1 must hold numbers" in bad_file(tmp_path / "t.parquet", lambda p: pq.write_table(text, p))
+
+
+def test_any_damage_is_one_line(tmp_path):
+    """Bytes overwritten at random: the file is read or refused, whatever the reader below us raised."""
+    p, source = predictions(), np.random.default_rng(0)
+    p.save(tmp_path / "p.safetensors")
+    np.savez_compressed(tmp_path / "p.npz", labels=p.labels, **arrays(p, log=False), **p.groups)
+    pq.write_table(pa.table(columns(p, log=False)), tmp_path / "p.parquet")
+    write_csv(tmp_path / "p.csv", columns(p, log=False))
+    refusals = []
+    for path in sorted(tmp_path.glob("p.*")):
+        damaged = tmp_path / f"damaged{path.suffix}"
+        for _ in range(100):
+            data = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
+            data[source.integers(len(data), size=source.integers(1, 20))] = source.integers(256)
+            damaged.write_bytes(data.tobytes())
+            try:
+                Predictions.load(damaged)
+            except InputError as error:
+                refusals.append(str(error))
+    assert len(refusals) > 200
+    assert not [refusal for refusal in refusals if "\n" in refusal]
+
+
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
 
 
 def test_a_foreign_safetensors_file_and_pickled_arrays(tmp_path):
@@ -240,7 +465,8 @@ def test_a_foreign_safetensors_file_and_pickled_arrays(tmp_path):
     assert "not a predictions file" in message
     objects = np.array([{"a": 1}], dtype=object)
     message = bad_file(tmp_path / "o.npz", lambda p: np.savez(p, probs=objects))
-    assert "plain arrays" in message
+    assert "an array holds Python objects: save it" in message
+    assert "pickle" not in message
     missing = pa.table({"prob_0": [1.0, None], "label": [0, 0]})
     assert "missing values" in bad_file(tmp_path / "m.parquet", lambda p: pq.write_table(missing, p))
 

@@ -1,19 +1,43 @@
 """From whatever the caller holds (torch, NumPy, lists) to checked tensors."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from calmoe.errors import InputError
 
 Array: TypeAlias = Tensor | np.ndarray
 
 
 def as_tensor(values: Array, device: torch.device | None = None) -> Tensor:
     """A detached tensor over the same memory where possible; NumPy arrays may be read-only or reversed."""
-    if isinstance(values, Tensor):
-        return values.detach() if device is None else values.detach().to(device)
-    array = np.asarray(values)
-    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
-        array = array.copy()
-    return torch.as_tensor(array, device=device)
+    tensor = values.detach() if isinstance(values, Tensor) else _from_numpy(values)
+    return tensor if device is None else tensor.to(device)
+
+
+def _from_numpy(values: Any) -> Tensor:
+    try:
+        array = np.asarray(values)
+        if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+            array = array.copy()
+        return torch.as_tensor(array)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(_not_numbers(values)) from None
+
+
+def _not_numbers(values: Any) -> str:
+    """By the names of attributes: this module knows neither MixtureOutput nor Predictions."""
+    kind = type(values).__name__
+    if hasattr(values, "probs"):
+        return (
+            f"expected an array, got the whole {kind}: pass output.probs (where logs are asked, .log_probs)"
+        )
+    if hasattr(values, "output"):
+        return (
+            f"expected an array, got the whole {kind}: pass predictions.output.probs (where logs are asked, "
+            ".output.log_probs)"
+        )
+    of = f" of {values.dtype}" if hasattr(values, "dtype") else ""
+    return f"expected numbers in a rectangular array, got {kind}{of}: give a torch tensor or a NumPy array"

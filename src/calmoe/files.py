@@ -2,23 +2,27 @@
 
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
+
+from calmoe.errors import InputError
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
     """Write `data` beside `path` under a temporary name, then rename: readers see all of it or none."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}: create it first")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with temporary.open("xb") as stream:  # unlike mkstemp's, its mode is what the umask allows
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -4,10 +4,13 @@
   `expert_log_probs` [N, K, C], `labels` [N] (absent for unlabelled data) and `group.NAME` [N]; the header
   holds the names of categories and the metadata as JSON.
 - `.npz`: arrays `log_probs` or `probs`; optionally `log_routing` or `routing` with `expert_log_probs` or
-  `expert_probs`; optionally `labels`; any other array is a group column.
+  `expert_probs` (these two suffice); optionally `labels`; any other array is a group column.
 - `.csv` and `.parquet`: columns `prob_0`, `prob_1`, … (or `log_prob_0`, …); optionally `routing_0`, … (or
   `log_routing_0`, …) with `expert_0_prob_0`, … (or `expert_0_log_prob_0`, …), the expert first, then the
-  class; optionally `label`; any other column is a group column.
+  class; optionally `label`; any other column is a group column. In a csv file group columns are booleans
+  (true, True, TRUE), integers, numbers or, failing these or with leading zeros, text.
+
+`label` and `labels` mean the same. Messages count rows from 0, after the header.
 """
 
 import csv
@@ -26,6 +29,14 @@ from calmoe.errors import InputError
 
 FORMAT = "calmoe.predictions/1"
 ARRAYS = ("log_probs", "probs", "log_routing", "routing", "expert_log_probs", "expert_probs", "labels")
+COLUMNS = {
+    "probs": r"prob_(\d+)",
+    "log_probs": r"log_prob_(\d+)",
+    "routing": r"routing_(\d+)",
+    "log_routing": r"log_routing_(\d+)",
+    "expert_probs": r"expert_(\d+)_prob_(\d+)",
+    "expert_log_probs": r"expert_(\d+)_log_prob_(\d+)",
+}
 
 
 class Table(NamedTuple):
@@ -72,40 +83,86 @@ def _read_safetensors(path: Path) -> Table:
 
 
 def _read_npz(path: Path) -> Table:
+    if not zipfile.is_zipfile(path):
+        raise InputError("not a readable npz file: write named arrays with np.savez")
     try:
         with np.load(path, allow_pickle=False) as file:
             columns = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"not a readable npz file of plain arrays ({error})") from None
-    arrays = {name: _numbers(name, columns.pop(name)) for name in ARRAYS if name in columns}
+    except (
+        Exception
+    ) as error:  # damage may raise anything: zlib.error, BadZipFile, TokenError, MemoryError, …
+        if "pickle" in str(error):
+            raise InputError(
+                "an array holds Python objects: save it .astype(str) or .astype(float)"
+            ) from None
+        raise InputError(
+            f"not a readable npz file of plain arrays ({' '.join(str(error).split())})"
+        ) from None
+    _rename_label(columns)
+    arrays = {name: as_tensor(_numbers(name, columns.pop(name))) for name in ARRAYS if name in columns}
     return Table(arrays, columns, {})
 
 
 def _read_csv(path: Path) -> Table:
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            rows = csv.reader(stream)
-            names = next(rows, [])
-            columns = list(zip(*rows, strict=True))
+            lines = [row for row in csv.reader(stream) if len(row) > 1 or "".join(row).strip()]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"not a readable UTF-8 csv file ({error})") from None
-    except ValueError:
-        raise InputError("rows of different lengths: every row needs one value per column") from None
-    if not columns:
+    header, *rows = lines or [[]]
+    names = [name.strip() for name in header]
+    _check_csv(names, rows)
+    numeric = re.compile("|".join([*COLUMNS.values(), "labels?"]))
+    return _from_columns(
+        {
+            name: _parse_numbers(name, values) if numeric.fullmatch(name) else _parse(values)
+            for name, values in zip(names, zip(*rows, strict=True), strict=True)
+        }
+    )
+
+
+def _check_csv(names: list[str], rows: list[list[str]]) -> None:
+    if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
+        raise InputError(
+            f"columns are separated by {other[0]!r}: separate them by commas, with decimal points"
+        )
+    if not rows:
         raise InputError("there are no rows")
-    if len(columns) != len(names) or len(set(names)) != len(names):
-        raise InputError(f"the header must name {len(columns)} different columns; it has: {', '.join(names)}")
-    return _from_columns({name: _parse(values) for name, values in zip(names, columns, strict=True)})
+    if "" in names:
+        raise InputError("a column has no name: name it or leave it out (pandas: to_csv(..., index=False))")
+    if len(set(names)) != len(names):
+        raise InputError(f"the header must name {len(names)} different columns; it has: {', '.join(names)}")
+    for i, row in enumerate(rows):
+        if len(row) != len(names):
+            raise InputError(f"row {i} has {len(row)} values, but the header names {len(names)} columns")
+
+
+def _parse_numbers(name: str, values: tuple[str, ...]) -> np.ndarray:
+    """Text as numbers only."""
+    numbers = np.empty(len(values))
+    for row, value in enumerate(values):
+        try:
+            numbers[row] = float(value)
+        except ValueError:
+            found = f'has "{value}"' if value.strip() else "is blank"
+            raise InputError(f'column "{name}" must hold numbers only: row {row} {found}') from None
+    return numbers
 
 
 def _parse(values: tuple[str, ...]) -> np.ndarray:
-    """Text as booleans, numbers or, failing both, text."""
-    if set(values) <= {"True", "False", "true", "false"}:
-        return np.array([value in ("True", "true") for value in values])
-    try:
-        return np.array(values, dtype=np.float64)
-    except ValueError:
+    """Text as booleans, integers, numbers or, failing these, text; 007 and 1_000 are names, not numbers."""
+    if {value.lower() for value in values} <= {"true", "false"}:
+        return np.array([value.lower() == "true" for value in values])
+    if any(re.match(r"\s*[+-]?0\d|.*_", value) for value in values):
         return np.array(values)
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array([kind(value) for value in values])
+        except ValueError:
+            continue
+        except OverflowError:  # a float would lose digits
+            break
+    return np.array(values)
 
 
 def _read_parquet(path: Path) -> Table:
@@ -116,50 +173,52 @@ def _read_parquet(path: Path) -> Table:
         raise InputError("reading parquet needs pyarrow: pip install 'calmoe[parquet]'") from None
     try:
         table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"not a readable parquet file ({error})") from None
-    columns = {}
-    for name in table.column_names:
-        if table[name].null_count:
-            raise InputError(f'column "{name}" has {table[name].null_count} missing values')
-        values = table[name].to_numpy()
-        columns[name] = values.astype(str) if values.dtype == object else values
+        stored = dict(zip(table.column_names, table.columns, strict=True))
+        columns = {name: column.to_numpy() for name, column in stored.items()}
+        columns = {k: v.astype(str) if v.dtype == object else v for k, v in columns.items()}
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"not a readable parquet file ({' '.join(str(error).split())})") from None
+    for name, column in stored.items():
+        if column.null_count:
+            raise InputError(f'column "{name}" has {column.null_count} missing values')
     return _from_columns(columns)
 
 
 def _from_columns(columns: dict[str, np.ndarray]) -> Table:
     """Wide columns (`prob_3`, `routing_0`, `expert_1_prob_3`, `label`) as arrays; the rest are groups."""
     arrays = {}
-    for array, pattern in (
-        ("probs", r"prob_(\d+)"),
-        ("log_probs", r"log_prob_(\d+)"),
-        ("routing", r"routing_(\d+)"),
-        ("log_routing", r"log_routing_(\d+)"),
-        ("expert_probs", r"expert_(\d+)_prob_(\d+)"),
-        ("expert_log_probs", r"expert_(\d+)_log_prob_(\d+)"),
-    ):
+    for array, pattern in COLUMNS.items():
         found = {name: match for name in columns if (match := re.fullmatch(pattern, name))}
         if found:
-            cells = {tuple(map(int, match.groups())): columns.pop(name) for name, match in found.items()}
+            cells = {tuple(map(int, m.groups())): _numbers(n, columns.pop(n)) for n, m in found.items()}
             arrays[array] = _stack(array, cells)
     if not arrays:
         raise InputError("no probability columns: expected `prob_0`, `prob_1`, … (and `label`)")
+    _rename_label(columns)
+    if "labels" in columns:
+        arrays["labels"] = _numbers("label", columns.pop("labels"))
+    return Table({name: as_tensor(values) for name, values in arrays.items()}, columns, {})
+
+
+def _rename_label(columns: dict[str, np.ndarray]) -> None:
+    """`label` becomes `labels`."""
     if "label" in columns:
-        arrays["labels"] = _numbers("label", columns.pop("label"))
-    return Table(arrays, columns, {})
+        if "labels" in columns:
+            raise InputError("there are both `label` and `labels`: keep one")
+        columns["labels"] = columns.pop("label")
 
 
-def _stack(array: str, cells: dict[tuple[int, ...], np.ndarray]) -> Tensor:
+def _stack(array: str, cells: dict[tuple[int, ...], np.ndarray]) -> np.ndarray:
     """Columns by number as one array [N, …]; every number from zero up must be there."""
     sizes = [1 + max(axis) for axis in zip(*cells, strict=True)]
     for index in np.ndindex(*sizes):
         if index not in cells:
             raise InputError(f"columns for {array} have a gap: number {'_'.join(map(str, index))} is missing")
     stacked = np.stack([cells[index] for index in np.ndindex(*sizes)], axis=1)
-    return _numbers(array, stacked.reshape(-1, *sizes))
+    return stacked.reshape(-1, *sizes)
 
 
-def _numbers(name: str, values: np.ndarray) -> Tensor:
+def _numbers(name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "fiu":
         raise InputError(f"{name} must hold numbers only, not {values.dtype}")
-    return as_tensor(values)
+    return values

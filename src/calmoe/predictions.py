@@ -26,7 +26,8 @@ class Predictions:
     """What a model said about N examples, what was true, and which groups each example belongs to.
 
     groups: named columns of length N: booleans (a subset such as "hard"), numbers or strings (an attribute
-    such as "domain"). labels is None for unlabelled data. Checked on construction.
+    such as "domain"). labels: whole numbers of any kind, kept as int64; None for unlabelled data. Checked on
+    construction; only that log_probs is the mixture of the experts is not, since a temperature changes it.
 
     >>> probs = np.array([[0.9, 0.1], [0.3, 0.7]])
     >>> predictions = Predictions.from_probs(probs, labels=np.array([0, 1]), groups={"hard": [False, True]})
@@ -40,7 +41,9 @@ class Predictions:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", {name: np.asarray(column) for name, column in self.groups.items()})
+        object.__setattr__(self, "groups", {name: _column(values) for name, values in self.groups.items()})
+        if self.labels is not None:
+            object.__setattr__(self, "labels", _whole_numbers(as_tensor(self.labels)))
         self._check()
 
     @classmethod
@@ -54,7 +57,10 @@ class Predictions:
         groups: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> "Predictions":
-        """From probabilities: probs [N, C], and routing [N, K] with expert_probs [N, K, C] for a mixture."""
+        """From probabilities: probs [N, C], and routing [N, K] with expert_probs [N, K, C] for a mixture.
+
+        probs counts as given, also where it is not the sum of routing x expert_probs (temperature scaling).
+        """
         arrays = {"probs": probs, "routing": routing, "expert_probs": expert_probs, "labels": labels}
         given = {name: as_tensor(values) for name, values in arrays.items() if values is not None}
         return _assemble(Table(given, groups or {}, metadata or {}))
@@ -89,7 +95,7 @@ class Predictions:
         column = self.group(name)
         if column.dtype != bool:
             raise InputError(f'group column "{name}" is not boolean but {column.dtype}: it names no subset')
-        return torch.from_numpy(column)
+        return as_tensor(column)
 
     def take(self, rows: Array) -> "Predictions":
         """The given rows (indices or a boolean mask)."""
@@ -106,19 +112,27 @@ class Predictions:
         return self.take(self.mask(name))
 
     def save(self, path: str | Path) -> None:
-        """Write one safetensors file, whole or not at all."""
-        tensors = {k: v.float().contiguous().cpu() for k, v in self.output._asdict().items()}
+        """Write one safetensors file, whole or not at all; log-probabilities are kept in float32."""
+        if Path(path).suffix != ".safetensors":
+            raise InputError(f"{path}: predictions are saved as safetensors: end the name in .safetensors")
+        tensors = {k: v.float() for k, v in self.output._asdict().items()}
         if self.labels is not None:
-            tensors["labels"] = self.labels.cpu()
+            tensors["labels"] = self.labels
         categories: dict[str, list[str]] = {}
         for name, column in self.groups.items():
             if column.dtype.kind in "US":
                 values, column = np.unique(column.astype(str), return_inverse=True)
                 categories[name] = values.tolist()
-            tensors[f"group.{name}"] = torch.from_numpy(np.ascontiguousarray(column))
+            tensors[f"group.{name}"] = as_tensor(column)
+        # safetensors refuses tensors that share memory, as those of a single expert do
+        alone = {k: v.to("cpu", copy=True, memory_format=torch.contiguous_format) for k, v in tensors.items()}
         # one entry: safetensors does not keep the order of several, and equal predictions are equal bytes
         header = {"format": FORMAT, "metadata": self.metadata, "categories": categories}
-        write_whole(path, safetensors.torch.save(tensors, {"calmoe": json.dumps(header)}))
+        try:
+            note = json.dumps(header)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}: metadata must be what JSON can hold ({error})") from None
+        write_whole(path, safetensors.torch.save(alone, {"calmoe": note}))
 
     @classmethod
     def load(cls, path: str | Path) -> "Predictions":
@@ -145,7 +159,10 @@ class Predictions:
                 f"expert_log_probs {list(expert_log_probs.shape)}; expected [N, C], [N, K], [N, K, C]"
             )
         for name, logs in self.output._asdict().items():
-            _check_normalised(name, logs)
+            if not logs.is_floating_point():
+                raise InputError(f"{name} must hold floating-point numbers, not {logs.dtype}")
+            remedy = "give log-probabilities (log_softmax of logits)"
+            _check_sums(name, logs.double().logsumexp(dim=-1).exp(), remedy)
         if self.labels is not None:
             _check_labels(self.labels, n, classes)
         for name, column in self.groups.items():
@@ -156,26 +173,26 @@ class Predictions:
                 )
 
 
-def _check_normalised(name: str, logs: Tensor, tolerance: float = 1e-3) -> None:
-    if not logs.is_floating_point():
-        raise InputError(f"{name} must hold floating-point numbers, not {logs.dtype}")
-    missing = logs.isnan().flatten(1).any(dim=1)
+def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -> None:
+    """Refuse sums of probabilities, [N] or [N, K], that are NaN or not 1."""
+    sums = sums[:, None].flatten(1)
+    missing = sums.isnan().any(dim=1)
     if missing.any():
         raise InputError(f"{name} has NaN in {int(missing.sum())} rows, first in row {_first(missing)}")
-    sums = logs.double().logsumexp(dim=-1).exp().reshape(len(logs), -1)
-    off = ((sums - 1).abs() > tolerance).any(dim=1)
+    gaps = (sums - 1).abs()
+    off = (gaps > tolerance).any(dim=1)
     if off.any():
         row = _first(off)
-        found = sums[row][(sums[row] - 1).abs().argmax()]
+        found = sums[row, gaps[row].argmax()]
         raise InputError(
-            f"{name} does not sum to 1 in {int(off.sum())} rows, first in row {row} ({found:.4g}); "
-            f"give log-probabilities (log_softmax of logits)"
+            f"{name}: probabilities sum to {found:.4g} in row {row}, not 1 ({int(off.sum())} such rows): "
+            f"{remedy}"
         )
 
 
 def _check_labels(labels: Tensor, n: int, classes: int) -> None:
-    if labels.shape != (n,) or labels.dtype != torch.int64:
-        raise InputError(f"labels must be {n} integers, not shape {list(labels.shape)} of {labels.dtype}")
+    if labels.shape != (n,):
+        raise InputError(f"labels must be {n} integers, not shape {list(labels.shape)}")
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
         row = _first(outside)
@@ -207,7 +224,7 @@ def _assemble(table: Table) -> Predictions:
         output = combine(log_routing, experts)
     else:
         output = MixtureOutput(log_probs, log_routing, experts)
-    labels = None if "labels" not in table.arrays else _whole_numbers(table.arrays["labels"])
+    labels = table.arrays.get("labels")
     return Predictions(output=output, labels=labels, groups=table.groups, metadata=table.metadata)
 
 
@@ -217,13 +234,15 @@ def _logs(arrays: dict[str, Tensor], name: str, log_name: str) -> Tensor | None:
     if name not in arrays:
         return None
     values = _floats(name, arrays[name])
-    outside = ((values < 0) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
+    outside = ((values < -1e-6) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
     if outside.any():
         row = _first(outside)
         raise InputError(
-            f"{name} must lie between 0 and 1, row {row} does not; for logarithms use `{log_name}`"
+            f"{name} must lie between 0 and 1, row {row} does not: give the softmax of logits, the exp of "
+            "logarithms"
         )
-    return values.log()
+    _check_sums(name, values.double().sum(dim=-1), "normalise them, or give more decimals")
+    return values.clamp(0, 1).log()
 
 
 def _floats(name: str, values: Tensor) -> Tensor:
@@ -231,10 +250,18 @@ def _floats(name: str, values: Tensor) -> Tensor:
         raise InputError(
             f"{name} must hold numbers, one row per example, not shape {list(values.shape)} of {values.dtype}"
         )
-    return values if values.is_floating_point() else values.double()
+    return values.to(torch.promote_types(values.dtype, torch.float32))  # half is too coarse for a logarithm
 
 
 def _whole_numbers(labels: Tensor) -> Tensor:
     if labels.dtype == torch.bool or not torch.equal(labels.double(), labels.double().round()):
         raise InputError("labels must be whole numbers (class indices from 0)")
     return labels.long()
+
+
+def _column(values: Any) -> np.ndarray:
+    """A group column as NumPy; objects that are all strings (as pandas keeps text) or all bools as such."""
+    column = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if column.dtype == object and {type(value) for value in column.flat} in ({str}, {bool}):
+        return np.array(column.tolist())
+    return column

@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calmoe import MixtureOutput, Predictions
 from calmoe.errors import InputError
 from calmoe.metrics import (
+    CalibrationError,
     accuracy,
     adaptive_ece,
     bootstrap,
@@ -23,6 +25,7 @@ from calmoe.metrics import (
     reliability,
     smooth_ece,
 )
+from calmoe.metrics.checks import check
 
 TAKES_PROBS = {
     "accuracy": accuracy,
@@ -78,6 +81,16 @@ def test_half_precision_is_read_as_it_is(metric, dtype, sample):
 
 
 @every_metric
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_autocast_changes_nothing(metric, dtype, sample):
+    probs, labels = torch.as_tensor(sample[0] + 0.02).to(dtype) / 1.1, torch.as_tensor(sample[1])
+    value = metric(probs, labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert metric(probs, labels) == value
+        assert bootstrap(metric, probs, labels, resamples=2).estimate == value
+
+
+@every_metric
 def test_small_and_lopsided_samples(metric):
     assert np.isfinite(metric(np.array([[0.25, 0.75]]), np.array([1])))
     assert np.isfinite(metric(np.array([[0.2, 0.3, 0.5]] * 4), np.zeros(4, int)))
@@ -99,6 +112,29 @@ def test_the_callers_arrays_are_left_alone(metric, sample):
     assert (probs == sample[0]).all()
     assert (labels == sample[1]).all()
     assert (weights == 1).all()
+
+
+EPS = 2.0**-23  # of float32
+
+
+@pytest.mark.parametrize(
+    ("row", "read"),
+    [
+        ([1 + EPS, 0.0], [1.0, 0.0]),
+        ([1.0, -EPS], [1.0, 0.0]),
+        ([0.5, 0.5, -EPS], [0.5, 0.5, 0.0]),
+        ([1 + EPS, -EPS], [1.0, 0.0]),
+    ],
+)
+def test_rounding_beyond_0_and_1_is_taken_off(row, read):
+    probs, labels = torch.tensor([row]), torch.tensor([0])
+    assert check(probs, labels).probs.tolist() == [read]
+    assert probs.tolist() == [row]
+    for metric in METRICS.values():
+        if metric is not METRICS["nll"]:
+            assert metric(probs, labels) == metric(torch.tensor([read]), labels)
+    with pytest.raises(InputError, match="outside"):
+        check(torch.tensor([[1.0, -4 * EPS]]), labels)
 
 
 GOOD, LABELS = [[0.5, 0.5], [0.2, 0.8]], [0, 1]
@@ -139,6 +175,27 @@ def test_nll_refuses_probabilities_and_logits(sample):
         nll(np.log(probs) - 1, labels)
     with pytest.raises(InputError, match="NaN"):
         nll(np.full_like(probs, np.nan), labels)
+
+
+def test_whole_outputs_are_refused_with_the_part_to_pass(sample):
+    predictions = Predictions.from_probs(*sample)
+    output, labels = predictions.output, predictions.labels
+    trained = MixtureOutput(*(part.clone().requires_grad_() for part in output))
+    for metric in (ece, nll, CalibrationError().update):
+        for whole in (output, trained):
+            with pytest.raises(InputError, match=r"got the whole MixtureOutput: pass output\.probs"):
+                metric(whole, labels)
+        with pytest.raises(InputError, match=r"got the whole Predictions: pass predictions\.output\.probs"):
+            metric(predictions, labels)
+
+
+@pytest.mark.parametrize(
+    "probs", [[[0.5, 0.5], [1.0]], np.array([["a", "b"]]), np.array([[{}, None]]), None, {"a": 1}, "probs"]
+)
+def test_what_is_no_array_of_numbers_is_refused(probs):
+    with pytest.raises(InputError, match="expected numbers in a rectangular array") as refusal:
+        ece(probs, np.array([0, 1]))
+    assert "\n" not in str(refusal.value)
 
 
 def test_options_are_checked(sample):

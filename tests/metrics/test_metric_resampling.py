@@ -25,22 +25,56 @@ def test_additive_metrics_are_resampled_as_any_function_is(metric, kind, sample)
     assert fast.estimate == metric(*rows, **OPTIONS[metric])
 
 
-def test_infinite_nll_arises_only_where_its_row_is_drawn():
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", ["percentile", "basic"])
+def test_infinite_nll_arises_only_where_its_row_is_drawn(method):
     log_probs = torch.tensor([[1.0, 0.0]] + [[0.5, 0.5]] * 9).log()
     labels = torch.ones(10, dtype=torch.long)
-    with np.errstate(invalid="ignore"):
-        samples = bootstrap(nll, log_probs, labels, resamples=300).samples
-    assert np.isinf(samples).mean() == pytest.approx(1 - 0.9**10, abs=0.1)
-    assert samples[np.isfinite(samples)] == pytest.approx(np.log(2))
+    result = bootstrap(nll, log_probs, labels, resamples=300, method=method)
+    assert np.isinf(result.samples).mean() == pytest.approx(1 - 0.9**10, abs=0.1)
+    assert result.samples[np.isfinite(result.samples)] == pytest.approx(np.log(2))
+    assert result.estimate == result.high == result.standard_error == np.inf
+    assert result.low == (pytest.approx(np.log(2)) if method == "percentile" else np.inf)
+    always = bootstrap(nll, log_probs[:1], labels[:1], resamples=10, method=method)
+    assert always[:4] == (np.inf,) * 4
 
 
-def drawn(rows, **units):
+def drawn(rows, weights=None, **units):
     """The counts of each resample: what a metric sees as weights."""
     seen = []
     bootstrap(
-        lambda probs, labels, weights: seen.append(weights) or 0.0, np.zeros(rows), np.zeros(rows), **units
+        lambda probs, labels, weights: seen.append(weights) or 0.0,
+        np.zeros(rows),
+        np.zeros(rows),
+        weights,
+        **units,
     )
     return np.stack(seen[1:])
+
+
+def test_a_resample_weighs_each_row_by_its_weight_times_its_count():
+    weights = np.array([0.5, 0.0, 3.0, 1.0, 0.0])
+    expected = drawn(3, resamples=20) * [0.5, 3.0, 1.0]  # rows without weight take no part
+    assert (drawn(5, weights, resamples=20) == expected).all()
+    probs, labels = np.tile([[0.8, 0.2]], (100, 1)), np.repeat([0, 1], 50)
+    heavy = bootstrap(accuracy, probs, labels, np.repeat([99.0, 1.0], 50), resamples=50)
+    assert heavy.samples.min() > 0.97
+    assert heavy.samples.mean() == pytest.approx(heavy.estimate, abs=0.01)
+
+
+def test_every_unit_is_drawn_once_on_average():
+    """400 resamples: the mean count of a unit is 1 +- 0.05."""
+    clusters, strata = np.repeat(np.arange(10), 2), np.repeat([0, 1], 10)
+    for units in ({}, {"clusters": clusters}, {"strata": strata}, {"clusters": clusters, "strata": strata}):
+        assert drawn(20, resamples=400, **units).mean(0) == pytest.approx(1, abs=0.25)
+
+
+def test_an_interval_prints_without_its_samples(sample):
+    result = bootstrap(ece, *sample)
+    assert isinstance(result, tuple)
+    assert repr(result).endswith(", samples=[1000 values])")
+    assert len(repr(result)) < 120
+    assert f"estimate={result.estimate:.4g}, low={result.low:.4g}, high={result.high:.4g}" in repr(result)
 
 
 def test_resamples_keep_the_number_of_rows_clusters_whole_and_strata_sized():

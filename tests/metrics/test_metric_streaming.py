@@ -8,6 +8,7 @@ import pytest
 import torch
 import torchmetrics
 
+from calmoe.errors import InputError
 from calmoe.metrics import CalibrationError, ece
 from ranks import stream
 
@@ -23,6 +24,10 @@ metric = CalibrationError(bins=7, of=1).to("cpu")
 for part in np.split(np.arange(90), 3):
     rows = probs[part], labels[part], weights[part]
     assert abs(metric(*rows) - ece(*rows, bins=7, of=1)) < 1e-12
+assert abs(metric.compute() - ece(probs, labels, weights, bins=7, of=1)) < 1e-12
+metric.update(probs[:0], labels[:0])
+metric.update(probs, labels, np.zeros(90))
+assert metric(probs[:0], labels[:0]).isnan()
 assert abs(metric.compute() - ece(probs, labels, weights, bins=7, of=1)) < 1e-12
 metric.reset()
 assert metric.compute().isnan()
@@ -55,6 +60,31 @@ def test_a_stream_is_the_whole(draw, of):
     assert metric.compute() == pytest.approx(ece(probs, labels, bins=10, of=of), abs=1e-12)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
+def test_no_rows_and_no_weight_add_nothing(kind, sample):
+    probs, labels = map(kind, sample)
+    metric = CalibrationError()
+    metric.update(probs[:0], labels[:0])
+    metric.update(probs[:0], labels[:0], kind(np.zeros(0)))
+    metric.update(probs, labels, kind(np.zeros(200)))
+    assert metric.compute().isnan()
+    metric.update(probs, labels)
+    assert metric(probs[:0], labels[:0]).isnan()
+    assert metric.compute() == pytest.approx(ece(probs, labels), abs=1e-12)
+    with pytest.raises(InputError, match="labels must be"):
+        metric.update(probs, labels[:0])
+    with pytest.raises(InputError, match="weights must be"):
+        metric.update(probs, labels, kind(np.full(200, np.nan)))
+
+
+def test_a_stream_under_autocast(sample):
+    probs, labels = torch.as_tensor(sample[0]).float(), torch.as_tensor(sample[1])
+    metric = CalibrationError()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        metric.update(probs, labels)
+        assert metric.compute() == pytest.approx(ece(probs, labels), abs=1e-12)
+
+
 def test_it_joins_a_collection(sample):
     probs, labels = (torch.as_tensor(array) for array in sample)
     collection = torchmetrics.MetricCollection({"top": CalibrationError(), "second": CalibrationError(of=1)})
@@ -67,12 +97,12 @@ def test_it_joins_a_collection(sample):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("without", [False, True], ids=["torchmetrics", "alone"])
-def test_two_processes_are_one(without, sample, tmp_path):
+@pytest.mark.parametrize(("without", "cut"), [(False, 70), (True, 70), (False, 0)])
+def test_two_processes_are_one(without, cut, sample, tmp_path):
     probs, labels = sample
     context = torch.multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
-    parts = [probs[:70], probs[70:]], [labels[:70], labels[70:]]
+    parts = [probs[:cut], probs[cut:]], [labels[:cut], labels[cut:]]
     torch.multiprocessing.spawn(stream, (f"file://{tmp_path}/meet", without, *parts, queue), nprocs=2)
     for values in (queue.get(), queue.get()):
         assert values == pytest.approx([ece(probs, labels)] * 2, abs=1e-12)

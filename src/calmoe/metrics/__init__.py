@@ -1,5 +1,6 @@
 """How good are these probabilities? One family, one signature: metric(probs, labels, weights=None).
 
+Only nll takes log-probabilities: nll(log_probs, labels, weights=None), since exp would lose the small ones.
 Probabilities are [N, C], labels [N] integers, weights [N] >= 0; torch or NumPy, any device, any float.
 Everything is computed in float64 on the tensor's own device. A weight of 2 is the same as the row twice.
 

@@ -115,10 +115,11 @@ def _matrix(values: Array, name: str) -> Tensor:
 
 
 def _row_sums(values: Tensor) -> Tensor:
-    """Row sums in at least float32; a matrix-vector product is the fastest way to them."""
+    """Row sums in at least float32, autocast or not; a matrix-vector product is the fastest way to them."""
     if values.itemsize < 4:
         return values.sum(1, dtype=torch.float32)
-    return values @ values.new_ones(values.shape[1])
+    with torch.autocast(values.device.type, enabled=False):
+        return values @ values.new_ones(values.shape[1])
 
 
 def _not_probabilities(values: Tensor, low: float, high: float) -> str:

@@ -29,6 +29,10 @@ class Interval(NamedTuple):
     standard_error: float
     samples: np.ndarray
 
+    def __repr__(self) -> str:
+        numbers = (f"{name}={value:.4g}" for name, value in zip(self._fields[:4], self[:4], strict=True))
+        return f"Interval({', '.join(numbers)}, samples=[{len(self.samples)} values])"
+
 
 def bootstrap(
     metric: Callable[..., float],
@@ -49,12 +53,12 @@ def bootstrap(
     `metric` is any metric of this package or your own f(probs, labels, weights, **options). Rows of weight
     zero take no part. An ECE is biased upward in small samples, and its resamples are biased once more: the
     percentile interval then lies too high and may even exclude the estimate e. method="basic",
-    [2e - q_high, 2e - q_low], takes that bias off by reflection at e; it may reach below zero.
+    [2e - q_high, 2e - q_low], takes that bias off by reflection at e; it may reach below zero. Quantiles q
+    are samples, never between two: where samples are infinite, a bound may be, and so is the standard error.
 
     >>> probs = np.tile([[0.8, 0.2]], (100, 1))
-    >>> result = bootstrap(accuracy, probs, np.repeat([0, 1], [80, 20]), resamples=200)
-    >>> result.estimate, bool(0.70 < result.low < 0.8 < result.high < 0.90)
-    (0.8, True)
+    >>> bootstrap(accuracy, probs, np.repeat([0, 1], [80, 20]), resamples=200)
+    Interval(estimate=0.8, low=0.7..., high=0.8..., standard_error=0.0..., samples=[200 values])
     """
     if method not in ("percentile", "basic"):
         raise InputError(f'method must be "percentile" or "basic", got {method!r}')
@@ -71,10 +75,12 @@ def bootstrap(
         samples = _ADDITIVE[metric](probs, labels, **options).over(resampled)
     else:
         samples = np.array([float(metric(probs, labels, _like(w, probs), **options)) for w in resampled])
-    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
+    ends = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    low, high = (float(end) for end in ends)
     if method == "basic":
-        low, high = 2 * estimate - high, 2 * estimate - low
-    return Interval(estimate, float(low), float(high), float(samples.std(ddof=1)), samples)
+        low, high = (end if end == estimate else 2 * estimate - end for end in (high, low))  # not inf - inf
+    error = float("inf") if np.isinf(samples).any() else float(samples.std(ddof=1))
+    return Interval(estimate, low, high, error, samples)
 
 
 def paired_difference(a: Array, b: Array, level: float = 0.95) -> Interval:

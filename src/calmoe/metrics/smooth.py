@@ -27,7 +27,8 @@ def smooth_ece(probs: Array, labels: Array, weights: Array | None = None, *, of:
     damping = -((np.pi * np.arange(GRID + 1)) ** 2) / 2
 
     def smoothed_error(sigma: float) -> float:
-        return float(np.trapezoid(np.abs(dct(cosines * np.exp(damping * sigma**2), type=1)), dx=1 / GRID))
+        error = np.abs(dct(cosines * np.exp(damping * sigma**2), type=1))
+        return float(error.sum() - (error[0] + error[-1]) / 2) / GRID  # the trapezoidal rule
 
     low, high = 0.0, 1.0
     while high - low > 1e-9:

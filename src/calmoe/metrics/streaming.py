@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from calmoe.arrays import Array
+from calmoe.arrays import Array, as_tensor
 from calmoe.metrics.binned import gap_sums
 from calmoe.metrics.checks import Of, check, check_bins
 
@@ -65,12 +65,15 @@ class CalibrationError(Metric):
         self.add_state("sums", torch.zeros(self.bins + 1, dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, probs: Array, labels: Array, weights: Array | None = None) -> None:
+        """Add these rows; none, or none with weight, add nothing: an error would keep other ranks waiting."""
+        if len(probs) == len(labels) == 0 or (weights is not None and not as_tensor(weights).any()):
+            return
         rows = check(probs, labels, weights)
         gaps = gap_sums(rows, self.bins, self.of)
         self.sums = self.sums + torch.cat([gaps, gaps.new_tensor([rows.total])]).to(self.sums.device)
 
     def compute(self) -> Tensor:
-        """sum_b |gap_b| / W in float64; NaN before the first row."""
+        """sum_b |gap_b| / W in float64; NaN while no row with weight was seen."""
         return _error(self.sums if _SYNCHRONISED else _over_processes(self.sums))
 
 
