@@ -1,16 +1,19 @@
-"""Speed and memory of calmoe.metrics beside its neighbours: `python -m benchmarks.metrics`."""
+"""Speed and memory of calmoe.metrics beside its neighbours: `python -m benchmarks.metrics`.
+
+netcal takes part where it is installed; it is too heavy for the development extras.
+"""
 
 import importlib.util
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from torchmetrics.classification import MulticlassCalibrationError
 from torchmetrics.functional.classification import multiclass_calibration_error
 
+from benchmarks.timing import interleaved
 from calmoe.metrics import CalibrationError, bootstrap, ece
 
 BINS = 15
@@ -21,17 +24,6 @@ def predictions(rows: int, classes: int = 10) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     probs = torch.randn(rows, classes, generator=generator).mul_(2).softmax(1)
     return probs, torch.multinomial(probs, 1, generator=generator).squeeze(1)
-
-
-def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The median seconds of each function's calls; they take turns, so that a busy moment meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(repeats + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(taken[1:]) for name, taken in times.items()}  # the first call warms up
 
 
 def ece_loop(probs: Tensor, labels: Tensor) -> float:
@@ -48,9 +40,11 @@ def ece_loop(probs: Tensor, labels: Tensor) -> float:
 
 def contenders(probs: Tensor, labels: Tensor) -> dict[str, Callable[[], object]]:
     classes = probs.shape[1]
+    module = MulticlassCalibrationError(classes, n_bins=BINS, norm="l1")
     found: dict[str, Callable[[], object]] = {
         "calmoe": lambda: ece(probs, labels, bins=BINS),
         "torchmetrics": lambda: multiclass_calibration_error(probs, labels, classes, n_bins=BINS, norm="l1"),
+        "torchmetrics, module call": lambda: module(probs, labels),
         "loop over bins": lambda: ece_loop(probs, labels),
     }
     if importlib.util.find_spec("netcal"):
@@ -65,7 +59,7 @@ def main() -> None:
     console = Console()
     table = Table("ece, float32", "rows x classes", "median", "times calmoe", title="Calibration error")
     for rows, repeats in ((10_000, 300), (1_000_000, 21)):
-        times = medians(contenders(*predictions(rows)), repeats)
+        times = interleaved(contenders(*predictions(rows)), repeats)
         for name, took in times.items():
             table.add_row(name, f"{rows:,} x 10", f"{took * 1e3:.3f} ms", f"{took / times['calmoe']:.1f}")
         if "netcal" not in times:
@@ -73,7 +67,7 @@ def main() -> None:
     console.print(table)
 
     probs, labels = predictions(100_000)
-    took = medians({"bootstrap": lambda: bootstrap(ece, probs, labels, resamples=1000)}, 3)["bootstrap"]
+    took = interleaved({"ece": lambda: bootstrap(ece, probs, labels, resamples=1000)}, 3, warm_up=1)["ece"]
     console.print(f"bootstrap of ece, 1,000 resamples of 100,000 x 10 rows: {took:.2f} s")
 
     metric = CalibrationError(bins=BINS)

@@ -114,9 +114,7 @@ def main() -> None:
     print(f"FGR / Vanilla: {medians['FGR'] / medians['Vanilla']:.2f}")
     flops = counted_flops(trainer) * ROWS / BATCH
     floor = flops / rate
-    print(
-        f"counted: {flops / 1e12:.0f} TFLOP an epoch; bf16 matrix product, this run: {rate / 1e12:.0f} TFLOP/s"
-    )
+    print(f"counted: {flops / 1e12:.0f} TFLOP an epoch, at {rate / 1e12:.0f} TFLOP/s (a bf16 matrix product)")
     print(f"floor: {floor:.2f} s an epoch; Vanilla takes {medians['Vanilla'] / floor:.1f} times that")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {sys.version.split()[0]}")
 

@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable
 
 
-def interleaved(rivals: dict[str, Callable[[], object]], rounds: int = 100) -> dict[str, float]:
+def interleaved(
+    rivals: dict[str, Callable[[], object]], rounds: int = 100, warm_up: int = 3
+) -> dict[str, float]:
     """Median seconds a call of each rival, taking turns, after a warm-up."""
     for call in rivals.values():
-        for _ in range(3):
+        for _ in range(warm_up):
             call()
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
