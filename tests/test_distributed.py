@@ -7,6 +7,8 @@ import torch.multiprocessing as mp
 from calmoe.objectives import ERM, tilt_weights
 from ranks import OBJECTIVES, SPLITS, problem, work
 
+pytestmark = pytest.mark.slow  # starting two processes takes seconds
+
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):

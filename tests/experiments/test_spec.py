@@ -55,7 +55,7 @@ def test_settings_are_toml_values_under_a_short_or_a_dotted_name(settings, place
         ("dataset=cifar10h", "unknown setting 'dataset': did you mean"),
         ("precision=bf16", "unknown precision 'bf16': did you mean 'bfloat16'?"),
         ("backbone=resnet19", "unknown backbone 'resnet19': did you mean 'resnet18'?"),
-        ("routing=top9", 'routing "top9" not possible with num_experts=4'),
+        ("routing=top9", 'routing "top9" is not possible with num_experts=4'),
         ("hidden=64", "model.hidden must be a list of whole numbers, not 64"),
         ("hidden=[0]", "model.hidden must be at least 1, not 0"),
         ("keep_weights=1", "keep_weights must be true or false, not 1"),
