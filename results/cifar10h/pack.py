@@ -2,8 +2,8 @@
 
     python results/cifar10h/pack.py RUN 42
 
-Reads a run's `nodes/` and writes `predictions/METHOD-SPLIT.npz`, which `Predictions.load` reads. ECE and NLL move
-by less than 1e-5; the tables here were made from the full-precision predictions.
+Reads a run's `nodes/` and writes `predictions/METHOD-SPLIT.npz`, which `Predictions.load` reads. ECE and NLL
+move by less than 1e-5; the tables here were made from the full-precision predictions.
 """
 
 import json

@@ -109,15 +109,18 @@ def report_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     to: Annotated[Path | None, typer.Option(help="Where to write. [default: RUN/report]")] = None,
 ) -> None:
-    """Write a run's tables (Markdown, LaTeX, CSV), beside the published ones where there are any.
+    """Write a run's tables (Markdown, LaTeX, CSV; beside the published ones where there are any) and figures.
 
     Example: calmoe report runs/digits
     """
     from calmoe.experiments.reporting import write_report
 
     folder = to or run / "report"
-    names = write_report(run, folder)
-    typer.echo(f"{len(names)} tables ({', '.join(names)}) in {folder / 'tables.md'}")
+    written = write_report(run, folder)
+    typer.echo(f"{len(written.tables)} tables in {folder / 'tables.md'}: {', '.join(written.tables)}")
+    typer.echo(f"{len(written.figures)} figures in {folder / 'figures'}: {', '.join(written.figures)}")
+    for name, reason in written.missing.items():
+        typer.echo(f"no figure {name}: {reason}")
 
 
 @app.command("data")

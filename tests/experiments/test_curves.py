@@ -3,9 +3,12 @@ import shutil
 import pytest
 
 from calmoe.errors import InputError
-from calmoe.experiments.curves import main, run_curves
+from calmoe.experiments.curves import run_curves
+from calmoe.experiments.reporting import write_report
 from calmoe.experiments.store import read_results
 from calmoe.report.curves import read_curves
+from calmoe.report.drawing import save
+from calmoe.report.inside import frontier
 
 
 @pytest.mark.parametrize("protocol", ["corrected", "published"])
@@ -46,8 +49,13 @@ def test_another_folder_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_one_command_writes_curves_and_figures(reference, tmp_path, capsys):
-    main(reference, tmp_path / "results")
-    assert len(read_curves(tmp_path / "results" / "curves.json")) == 4
-    assert len(list((tmp_path / "results" / "figures").glob("*.png"))) == 10
-    assert "no figure" not in capsys.readouterr().out
+def test_a_report_has_curves_and_figures(reference, tmp_path):
+    written = write_report(reference, tmp_path / "results")
+    of_runs = read_curves(tmp_path / "results" / "curves.json")
+    assert len(of_runs) == 4
+    (again,) = save(frontier(of_runs), tmp_path / "frontier", formats=("png",))
+    assert again.read_bytes() == (tmp_path / "results" / "figures" / "frontier.png").read_bytes()
+    found = {path.stem for path in (tmp_path / "results" / "figures").glob("*.png")}
+    assert found == set(written.figures)
+    assert len(found) == 10
+    assert not written.missing

@@ -140,6 +140,8 @@ def test_tilted_stages_log_their_diagnostics(trainer):
     assert all(0 <= row["negative_share"] <= 1 and row["gamma_eff"] >= 1 for row in history)
     assert all(row["perplexity"] <= 128 for row in history)
     assert "gamma_eff" not in trainer.train(stage(), 0, start).history[0]
+    entropic = trainer.train(stage("entropic"), 0, start).history[0]
+    assert ("gamma_eff" in entropic, "negative_share" in entropic) == (True, False)
 
 
 def test_predictions_carry_labels_and_groups(trainer, digits):

@@ -1,13 +1,18 @@
-"""What a run leaves behind for readers: its tables in three formats, its rows, and where it came from."""
+"""What a run leaves behind for readers: tables, figures and their numbers, rows, and where they came from."""
 
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 from calmoe.errors import InputError
+from calmoe.experiments.curves import run_curves
 from calmoe.experiments.engine import results_table
 from calmoe.experiments.store import ENVIRONMENT, RESULTS, SPEC, RunFolder, read_results
 from calmoe.files import write_whole
 from calmoe.report import Grid, beyond, compare, comparison_table, is_published, paired, paired_table
+from calmoe.report.curves import read_curves, write_curves
+from calmoe.report.drawing import save
+from calmoe.report.figures import draw
 
 
 def tables(run: Path) -> dict[str, Grid]:
@@ -30,8 +35,16 @@ def tables(run: Path) -> dict[str, Grid]:
     return grids
 
 
-def write_report(run: Path, to: Path) -> list[str]:
-    """Write tables.md, a LaTeX and a CSV file a table, and copy the run's rows, spec and environment."""
+class Written(NamedTuple):
+    """The names of the tables and figures, and why a figure is missing."""
+
+    tables: list[str]
+    figures: list[str]
+    missing: dict[str, str]
+
+
+def write_report(run: Path, to: Path) -> Written:
+    """Write the tables in three formats, curves.json, the figures, and where all this comes from."""
     grids = tables(run)
     (to / "tables").mkdir(parents=True, exist_ok=True)
     write_whole(to / "tables.md", "\n".join(grid.markdown() for grid in grids.values()).encode())
@@ -40,4 +53,8 @@ def write_report(run: Path, to: Path) -> list[str]:
         write_whole(to / "tables" / f"{name}.csv", grid.csv().encode())
     for name in (RESULTS, SPEC, ENVIRONMENT):
         shutil.copyfile(run / name, to / name)
-    return list(grids)
+    drawn, missing = draw(read_curves(write_curves(run_curves(run), to)))  # as anyone can from that file
+    (to / "figures").mkdir(exist_ok=True)
+    for name, figure in drawn.items():
+        save(figure, to / "figures" / name, formats=("png",))
+    return Written(list(grids), list(drawn), missing)

@@ -159,7 +159,8 @@ class Trainer:
             )
         record = {"epoch": epoch + 1, "loss": float(losses.double().mean())}
         if stage.objective in ("tilted", "entropic"):
-            record |= tilt_diagnostics(losses, self.settings.eta, self.settings.batch)
+            tilted = stage.objective == "tilted"
+            record |= tilt_diagnostics(losses, self.settings.eta, self.settings.batch, tilted)
         return record
 
     def _steps(self, stage: Stage, resident: Resident) -> list[Callable[[], None]]:

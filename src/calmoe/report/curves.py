@@ -1,0 +1,248 @@
+"""The numbers behind a run's figures: one method and seed, from its predictions to what JSON can hold.
+
+Compute first: `curves`. Draw second, from a list of these dicts: `calmoe.report.figures`. What an empty bin
+or group would have is None, never zero; a subset that the data do not have is no key at all.
+"""
+
+import gzip
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
+from calmoe.errors import InputError
+from calmoe.files import write_whole
+from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
+from calmoe.mixture import MixtureOutput
+from calmoe.predictions import Predictions
+
+Curves: TypeAlias = dict[str, Any]
+
+TEMPERATURES = np.array([float(f"{t:.6g}") for t in np.geomspace(0.25, 8.0, 101)])  # 1 is one of them
+HISTOGRAM_BINS = 20
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+CATEGORIES = 30  # a column of whole numbers with more distinct values than this names no groups
+LARGE = 1_000_000  # bytes: a larger file is compressed
+
+
+def curves(
+    method: str,
+    validation: Predictions,
+    test: Predictions,
+    hard: str | None = None,
+    history: Sequence[Mapping[str, float]] = (),
+) -> Curves:
+    """All that the figures show of one trained model, raw and after the temperature that validation chose.
+
+    hard names the boolean group column of the hard subset; "easy" is the column of that name, else the rest.
+    The temperature is the converged one, whatever the protocol; the test labels never choose it.
+
+    >>> probs, labels = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]]), np.array([0, 0, 1, 1])
+    >>> predictions = Predictions.from_probs(probs, labels, groups={"odd": [False, False, False, True]})
+    >>> numbers = curves("mine", predictions, predictions, hard="odd")
+    >>> numbers["rows"], round(numbers["temperature"], 2), numbers["raw"]["groups"]["odd"]["odd"]["accuracy"]
+    ({'all': 4, 'easy': 3, 'hard': 1}, 0.53, 0.0)
+    """
+    parts = _parts(test, hard)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)  # `temperature_status` says it
+        temperature = Temperature().fit(validation.output.log_probs, validation.known_labels)
+        swept = _frontier(validation, test, parts)
+    log_probs = test.output.log_probs
+    return _plain(
+        {
+            "method": method,
+            "experts": test.num_experts,
+            "rows": {name: int(mask.sum()) for name, mask in parts.items()},
+            "temperature": temperature.temperature_,
+            "temperature_status": temperature.status_,
+            "raw": _view(log_probs.exp(), test, parts),
+            "scaled": _view(temperature.transform(log_probs).exp(), test, parts),
+            "frontier": swept,
+            "routing": _routing(test.output, parts),
+            "history": _tilt(history),
+        }
+    )
+
+
+def per_expert(
+    validation: Predictions, test: Predictions, solver: str = "exact"
+) -> tuple[Predictions, Predictions]:
+    """MoCaE: the same mixture, each expert at its own temperature, fitted on validation."""
+    experts = PerExpertTemperature(solver=solver).fit(validation.output, validation.known_labels)
+    return (
+        replace(validation, output=experts.transform(validation.output)),
+        replace(test, output=experts.transform(test.output)),
+    )
+
+
+def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The lowest hard ECE that some temperature reaches with an ECE of at most each budget; NaN: none does.
+
+    `swept` is `curves(...)["frontier"]`, taken as straight lines between its temperatures.
+
+    >>> reachable({"ece": [0.1, 0.0, 0.2], "hard_ece": [0.3, 0.2, 0.1]}, [0.1, 0.2]).round(3)
+    array([0.15, 0.1 ])
+    """
+    known = np.arange(len(swept["ece"]))
+    fine = np.linspace(0, known[-1], 50 * known[-1] + 1)
+    total, hard = (np.interp(fine, known, swept[name]) for name in ("ece", "hard_ece"))
+    within = np.where(total <= np.asarray(budgets)[:, None] + 1e-12, hard, np.inf).min(axis=1)
+    return np.where(np.isfinite(within), within, np.nan)
+
+
+def write_curves(of_runs: Sequence[Curves], folder: Path) -> Path:
+    """Write `curves.json`, numbers to six significant digits, one line a dict; compressed if large."""
+    lines = ",\n".join(json.dumps(_rounded(c), allow_nan=False, separators=(",", ":")) for c in of_runs)
+    data, path = f"[\n{lines}\n]\n".encode(), folder / "curves.json"
+    packed = path.with_suffix(".json.gz")
+    if len(data) > LARGE:
+        data, path, packed = gzip.compress(data, mtime=0), packed, path
+    write_whole(path, data)
+    packed.unlink(missing_ok=True)
+    return path
+
+
+def read_curves(path: Path) -> list[Curves]:
+    """What `write_curves` wrote: the figures can be drawn from this file alone."""
+    try:
+        data = path.read_bytes()
+        of_runs = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{path}: not a readable file of curves ({error})") from None
+    if not isinstance(of_runs, list) or not all(isinstance(c, dict) and "method" in c for c in of_runs):
+        raise InputError(f"{path}: not a file of curves (expected a list, one dict a method and seed)")
+    return of_runs
+
+
+def _parts(test: Predictions, hard: str | None) -> dict[str, Tensor]:
+    """Masks of all rows, the easy and the hard ones; those without a row are left out."""
+    parts = {"all": torch.ones(len(test), dtype=torch.bool)}
+    if hard is not None:
+        mask = test.mask(hard)
+        has_easy = hard != "easy" and "easy" in test.groups and test.groups["easy"].dtype == bool
+        parts |= {"easy": test.mask("easy") if has_easy else ~mask, "hard": mask}
+    return {name: mask for name, mask in parts.items() if mask.any()}
+
+
+def _view(probs: Tensor, test: Predictions, parts: dict[str, Tensor]) -> dict[str, Any]:
+    """Reliability, histograms of the confidence, and groups, of these probabilities [N, C]."""
+    labels = test.known_labels
+    return {
+        "reliability": {
+            name: _table(reliability(probs[mask], labels[mask]))
+            for name, mask in parts.items()
+            if name != "easy"
+        },
+        "histogram": {name: _histogram(probs[mask], labels[mask]) for name, mask in parts.items()},
+        "groups": _groups(probs, test),
+    }
+
+
+def _table(table: Reliability) -> dict[str, Any]:
+    return {
+        "count": table.count,
+        "share": table.share,
+        "confidence": table.confidence,
+        "accuracy": table.accuracy,
+        "standard_error": table.standard_error,
+        "ece": table.ece,
+    }
+
+
+def _histogram(probs: Tensor, labels: Tensor) -> dict[str, Any]:
+    return {
+        "count": reliability(probs, labels, bins=HISTOGRAM_BINS).count,
+        "confidence": _confidence(probs),
+        "accuracy": accuracy(probs, labels),
+    }
+
+
+def _confidence(probs: Tensor, labels: Tensor | None = None, weights: Tensor | None = None) -> float:
+    """Mean confidence, with a metric's signature."""
+    return float(probs.amax(dim=1).double().mean())
+
+
+def _groups(probs: Tensor, test: Predictions) -> dict[str, Any]:
+    """[column][group]: count, accuracy, mean confidence and ECE; columns of measurements are no groups."""
+    groups: dict[str, Any] = {}
+    for column, values in test.groups.items():
+        whole = values.dtype.kind in "iu" and len(np.unique(values)) <= CATEGORIES
+        if values.dtype == bool or values.dtype.kind in "US" or whole:
+            of = {column: values} if values.dtype == bool else values
+            found = {
+                name: by_group(metric, probs, test.known_labels, of)
+                for name, metric in (("accuracy", accuracy), ("confidence", _confidence), ("ece", ece))
+            }
+            groups[column] = {
+                group: {"count": count, **{name: result.values[group] for name, result in found.items()}}
+                for group, count in found["ece"].counts.items()
+            }
+    return groups
+
+
+def _frontier(validation: Predictions, test: Predictions, parts: dict[str, Tensor]) -> dict[str, Any]:
+    sweep = frontier(validation, test, parts.get("hard", parts["all"]), TEMPERATURES)
+    return {
+        "temperature": sweep.temperatures,
+        "ece": sweep.ece,
+        **({"hard_ece": sweep.subset_ece} if "hard" in parts else {}),
+        "chosen": sweep.chosen,
+    }
+
+
+def _routing(output: MixtureOutput, parts: dict[str, Tensor]) -> dict[str, Any] | None:
+    """Entropy of the routing over log K, and disagreement Σ r_k ‖f_k − f‖²; one expert has neither."""
+    experts = output.log_routing.shape[1]
+    if experts == 1:
+        return None
+    routing, answers = output.routing.double(), output.expert_probs.double()
+    mixture = (routing.unsqueeze(2) * answers).sum(1, keepdim=True)
+    columns = {
+        "entropy": torch.special.entr(routing).sum(1) / math.log(experts),
+        "disagreement": (routing * (answers - mixture).square().sum(2)).sum(1),
+    }
+    return {
+        column: {
+            name: {
+                "mean": float(values[mask].mean()),
+                "quantiles": np.quantile(values[mask].cpu().numpy(), QUANTILES),
+            }
+            for name, mask in parts.items()
+        }
+        for column, values in columns.items()
+    }
+
+
+def _tilt(history: Sequence[Mapping[str, float]]) -> dict[str, Any] | None:
+    """Share of negative weights and Γ_eff, epoch by epoch, of a tilted training."""
+    tilted = [entry for entry in history if "gamma_eff" in entry]
+    columns = ("epoch", "negative_share", "gamma_eff")
+    return {column: [entry.get(column) for entry in tilted] for column in columns} if tilted else None
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, NaN as None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from calmoe.errors import InputError
+from calmoe.report.drawing import FULL, by_method, looks, over_seeds, save
+from calmoe.report.figures import FIGURES, draw, histograms, reliability
+from calmoe.report.grouped import groups, levels
+from calmoe.report.inside import frontier, routing, tilt
+from calmoe.report.tables import METHODS
+from synthetic_curves import run
+
+
+@pytest.fixture(scope="module")
+def curves():
+    return run()
+
+
+@pytest.fixture(scope="module")
+def drawn(curves):
+    figures, missing = draw(curves)
+    assert not missing
+    return figures
+
+
+def test_every_figure_has_an_alt_text_with_numbers(drawn):
+    assert list(drawn) == list(FIGURES)
+    for figure, alt in drawn.values():
+        assert "Vanilla MoE" in alt or "Robust MoE" in alt
+        assert "nan" not in alt
+        assert any(character.isdigit() for character in alt)
+        assert figure.get_figwidth() <= FULL
+
+
+def test_no_text_is_smaller_than_7_points(drawn):
+    for figure, _ in drawn.values():
+        texts = [
+            text for text in figure.findobj(match=lambda a: hasattr(a, "get_fontsize")) if text.get_text()
+        ]
+        assert min(text.get_fontsize() for text in texts) >= 7
+
+
+def test_number_of_panels(drawn):
+    panels = {name: len(figure.axes) for name, (figure, _) in drawn.items()}
+    assert panels == {
+        "reliability": 4,
+        "reliability_scaled": 4,
+        "groups": 2,
+        "groups_scaled": 2,
+        "levels": 2,
+        "histograms": 6,
+        "histograms_scaled": 6,
+        "frontier": 2,
+        "tilt": 2,
+        "routing": 2,
+    }
+
+
+def test_reliability_draws_filled_bins_only(curves):
+    figure = reliability(curves[:1]).figure
+    panel = figure.axes[0]
+    filled = sum(count > 0 for count in curves[0]["raw"]["reliability"]["all"]["count"])
+    points = [container.lines[0] for container in panel.containers]
+    in_colour = [line for line in points if line.get_markerfacecolor() != "white"]
+    assert sum(np.isfinite(line.get_xdata()).sum() for line in in_colour) == filled < 15
+
+
+def test_frontier_marks_the_chosen_and_the_raw_point(curves):
+    figure, alt = frontier(curves)
+    left, right = figure.axes
+    assert len(left.containers) == 4  # two methods, T from validation and T = 1
+    assert len(left.patches) == 2  # seed bands
+    assert len(right.lines) == 2
+    vanilla = by_method(curves)["vanilla"]
+    chosen = over_seeds([c["frontier"]["ece"][c["frontier"]["chosen"]] for c in vanilla])[0]
+    assert f"{chosen:.3f}" in alt
+
+
+def test_a_method_with_fewer_seeds_says_so(curves):
+    shown = [text.get_text() for text in frontier(curves[:-1]).figure.legends[0].get_texts()]
+    assert shown == ["Vanilla MoE", "Robust MoE (2 seeds)"]
+
+
+def test_groups_show_all_groups_with_their_sizes(curves):
+    figure, alt = groups(curves)
+    labels = [label.get_text() for label in figure.axes[1].get_xticklabels()]
+    assert "hard\nn = 120" in labels
+    assert "never\nn = 0" in labels
+    assert len(labels) == 3 + 2 + 3
+    assert "hard: 120 rows" in alt
+
+
+def test_many_groups_are_cut_to_the_largest():
+    curves = run(methods=("vanilla",), seeds=(1,))
+    many = {str(i): {"count": i, "accuracy": 0.5, "confidence": 0.6, "ece": 0.1} for i in range(1, 21)}
+    for view in ("raw", "scaled"):
+        curves[0][view]["groups"] = {"identity": many}
+    figure, alt = groups(curves)
+    labels = [label.get_text() for label in figure.axes[1].get_xticklabels()]
+    assert len(labels) == 12
+    assert labels[0] == "9\nn = 9"
+    assert "8 smaller groups are left out" in alt
+
+
+def test_one_seed_has_no_band():
+    curves = run(seeds=(1,))
+    drawn, missing = draw(curves)
+    assert not missing
+    assert "±" not in drawn["frontier"].alt
+    assert "1 seed." in drawn["frontier"].alt
+    assert not drawn["frontier"].figure.axes[0].patches
+    assert not drawn["tilt"].figure.axes[0].collections
+
+
+def test_no_hard_subset():
+    drawn, missing = draw(run(hard=None))
+    assert list(missing) == ["frontier"]
+    assert "hard subset" in missing["frontier"]
+    assert "hard" not in drawn["reliability"].alt
+    assert len(drawn["histograms"].figure.axes) == 2
+
+
+def test_nothing_but_a_single_expert_without_groups():
+    drawn, missing = draw(run(methods=("single",), seeds=(1,), hard=None, groups=False))
+    assert list(drawn) == ["reliability", "reliability_scaled", "histograms", "histograms_scaled"]
+    assert all(missing.values())
+
+
+def test_errors_say_what_is_missing(curves):
+    vanilla = by_method(curves)["vanilla"]
+    for figure, words in (
+        (tilt, "no method of this run has a tilted"),
+        (lambda c: levels(c, "age"), 'no column "age"'),
+        (lambda c: routing([{**c[0], "routing": None}]), "more than one expert"),
+        (lambda c: reliability([*c, c[0]]), "two curves for method 'vanilla', seed 1"),
+        (lambda c: histograms([c[0], {**c[1], "protocol": "published"}]), "several protocols"),
+        (lambda _: reliability([]), "no curves"),
+    ):
+        with pytest.raises(InputError, match=words):
+            figure(vanilla)
+
+
+def test_nine_methods_and_a_users_own_look_different():
+    found = looks([*METHODS, "mine", "yours"])
+    assert len({look.colour for look in found.values()}) == 11
+    assert len({look.marker for look in found.values()}) == 11
+    assert looks(["robust"])["robust"] == found["robust"]
+
+
+def test_methods_come_in_the_papers_order():
+    assert list(by_method(run(methods=("mine", "robust", "single"), seeds=(1,)))) == [
+        "single",
+        "robust",
+        "mine",
+    ]
+
+
+def test_files_are_the_same_bytes_and_carry_the_alt_text(curves, tmp_path):
+    first, again = tilt(curves), tilt(curves)
+    (tmp_path / "again").mkdir()
+    png, pdf = save(first, tmp_path / "tilt")
+    for path in save(again, tmp_path / "again" / "tilt"):
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+    assert b"CreationDate" not in pdf.read_bytes()
+    with Image.open(png) as image:
+        assert image.text == {"Description": first.alt}
+    with pytest.raises(InputError, match="unknown format 'gif'"):
+        save(first, tmp_path / "tilt", formats=("gif",))
+
+
+def test_over_seeds_leaves_out_what_is_missing():
+    mean, error = over_seeds([[1.0, None], [2.0, None], [3.0, 4.0]])
+    assert mean.tolist() == [2.0, 4.0]
+    assert error[0] == pytest.approx(1 / np.sqrt(3))
+    assert np.isnan(error[1])

@@ -1,0 +1,51 @@
+"""Small made-up mixtures and their curves, for the tests of numbers and figures."""
+
+import numpy as np
+import torch
+
+from calmoe.mixture import combine
+from calmoe.predictions import Predictions
+from calmoe.report.curves import curves
+
+HISTORY = [
+    {"epoch": 1, "loss": 1.0},
+    {"epoch": 2, "loss": 0.5, "negative_share": 0.25, "gamma_eff": 2.0},
+    {"epoch": 3, "loss": 0.4, "negative_share": 0.125, "gamma_eff": 1.5},
+]
+
+
+def mixture(seed, rows=400, experts=4, sharpness=3.0, groups=True):
+    """Predictions over five classes; the later rows are harder."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.randint(5, (rows,), generator=draw)
+    right = torch.nn.functional.one_hot(labels, 5)[:, None] * torch.linspace(1.5, 0, rows)[:, None, None]
+    logits = sharpness * (right + 0.5 * torch.randn(rows, experts, 5, generator=draw))
+    routing = torch.log_softmax(torch.randn(rows, experts, generator=draw), dim=1)
+    agreement = np.linspace(1, 0, rows)
+    columns = {
+        "hard": agreement < 0.3,
+        "easy": agreement > 0.6,
+        "never": agreement > 2,
+        "agreement": agreement,
+        "agreement_level": np.where(agreement < 0.5, "0.0-0.5", "0.5-1.0"),
+        "domain": np.arange(rows) % 3,
+        "row": np.arange(rows),
+    }
+    output = combine(routing, torch.log_softmax(logits, dim=2))
+    return Predictions(output=output, labels=labels, groups=columns if groups else {})
+
+
+def run(methods=("vanilla", "robust"), seeds=(1, 2, 3), hard="hard", **options):
+    """The curves of a run; "robust" alone is tilted, "single" has one expert."""
+    return [
+        {"protocol": "corrected", "seed": seed}
+        | curves(
+            method,
+            mixture(1000 * i + seed, experts=1 if method == "single" else 4, **options),
+            mixture(1000 * i + seed + 500, experts=1 if method == "single" else 4, **options),
+            hard,
+            HISTORY if method == "robust" else (),
+        )
+        for i, method in enumerate(methods)
+        for seed in seeds
+    ]
