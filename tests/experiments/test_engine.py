@@ -21,7 +21,7 @@ from calmoe.experiments.records import plan_of
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.training import Diverged, Trainer
-from runs import command
+from second_process import command
 
 SETTINGS = ["epochs=12", "warmup=5", "hidden=[8]", "router_hidden=4", "batch=128"]
 COMMAND = ["run", "digits", "--methods", "single,vanilla,mocae,fgr,robust", "--seeds", "42"]

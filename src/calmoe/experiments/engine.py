@@ -22,7 +22,7 @@ from calmoe.experiments.store import RESULTS, RunFolder
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
 from calmoe.training import Diverged, ModelSettings, Trainer
 
-WIDTH = 140  # of the table where there is no terminal
+WIDTH = 150  # of the table where there is no terminal
 
 
 @dataclass(frozen=True, kw_only=True)
