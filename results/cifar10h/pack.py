@@ -3,7 +3,8 @@
     python results/cifar10h/pack.py RUN 42
 
 Reads a run's `nodes/` and writes `predictions/METHOD-SPLIT.npz`, which `Predictions.load` reads. ECE and NLL
-move by less than 1e-5; the tables here were made from the full-precision predictions.
+move by less than 1e-5, the hard subset's ECE after a temperature by up to 3e-3; the tables here were made
+from the full-precision predictions.
 """
 
 import json

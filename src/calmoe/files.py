@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError
+
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
+"""The names `write_whole` gives while it writes: what a killed process may leave behind."""
 
 
 def write_whole(path: str | Path, data: bytes) -> None:

@@ -219,3 +219,18 @@ def test_checksums_on_request(binary, monkeypatch):
     ours = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     monkeypatch.setitem(cifar10h.MD5, cifar10h.BINARY, ours)
     cifar10h.load(binary, verify=True)
+
+
+def test_a_batch_cut_at_the_end_of_a_row_is_named(binary, monkeypatch):
+    monkeypatch.setattr(cifar10h, "OFFICIAL_ROWS", ROWS)
+    path = binary / cifar10h.BINARY / "data_batch_5.bin"
+    path.write_bytes(path.read_bytes()[: 3073 * (ROWS // 2)])
+    with pytest.raises(InputError, match=rf"data_batch_5 has {ROWS // 2} rows instead of {ROWS}"):
+        cifar10h.load(binary)
+
+
+def test_missing_counts_are_called_missing(binary):
+    (binary / cifar10h.COUNTS).unlink()
+    with pytest.raises(InputError) as error:
+        cifar10h.load(binary)
+    assert "not a whole" not in str(error.value)

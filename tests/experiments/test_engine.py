@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import time
+from dataclasses import replace
 
 import pytest
 import safetensors.torch
@@ -20,6 +21,7 @@ from calmoe.experiments.plan import leaves
 from calmoe.experiments.records import plan_of
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
+from calmoe.files import write_whole
 from calmoe.training import Diverged, Trainer
 from second_process import command
 
@@ -40,7 +42,7 @@ def contents(folder):
 
 def start(*arguments):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["runs"])
+    context.set_forkserver_preload(["calmoe.cli", "calmoe.experiments.engine"])
     process = context.Process(target=command, args=(list(arguments),))
     process.start()
     return process
@@ -208,27 +210,63 @@ def test_two_processes_at_once(tmp_path):
     assert contents(shared) == contents(reference)
 
 
+def wait_for_work(process, folder, since):
+    """Until the process has written into the folder's nodes, or has ended."""
+    while process.exitcode is None:
+        try:
+            if any(path.stat().st_mtime > since for path in folder.glob("nodes/*/*")):
+                return
+        except FileNotFoundError:  # renamed or dropped while we looked
+            pass
+        process.join(timeout=0.01)
+
+
 @pytest.mark.slow
 def test_killed_twenty_times(tmp_path):
+    """SIGKILL while it trains, writes or evaluates, each time at least one epoch further than before."""
     reference, killed = tmp_path / "reference", tmp_path / "killed"
-    start("--version").join()  # the server that starts the others has now imported torch
-    begin = time.monotonic()
-    start(*COMMAND, "--out", str(reference)).join()
-    whole, moments, kills = time.monotonic() - begin, random.Random(0), 0
+    begin = time.time()
+    process = start(*COMMAND, "--out", str(reference))
+    wait_for_work(process, reference, begin)
+    begin = time.time()
+    process.join()
+    working, moments, kills, amid = time.time() - begin, random.Random(0), 0, 0
     expected = contents(reference)
     while kills < 20:
+        begin = time.time()
         process = start(*COMMAND, "--out", str(killed))
-        process.join(timeout=moments.uniform(0.05, 0.5) * whole)
+        wait_for_work(process, killed, begin)
+        process.join(timeout=moments.uniform(0, 0.4) * working)
         if process.exitcode is None:
             process.kill()
             process.join()
             kills += 1
+            amid += any(killed.glob("nodes/*/state-*")) or any(killed.glob("nodes/*/done.json"))
         else:  # done between two kills: the others fall on a new run
             assert contents(killed) == expected
             shutil.rmtree(killed)
     start(*COMMAND, "--out", str(killed)).join()
     assert contents(killed) == expected
     assert any(path.endswith("results.jsonl") for path in expected)
+    assert amid >= 15
+
+
+def test_what_a_killed_process_left_half_written_goes(finished, tiny, quiet):
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    left = [finished / name for name in ("spec.json", "results.jsonl")]
+    left += [mark.parent / "test.safetensors" for mark in finished.glob("nodes/*/history.json")][:1]
+    for path in left:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("os.replace", cut)
+            patch.setattr("pathlib.Path.unlink", lambda *_, **__: None)  # killed: nobody cleans up
+            with pytest.raises(KeyboardInterrupt):
+                write_whole(path, b"half")
+    hidden = [path for path in finished.rglob(".*") if path.name != ".lock"]
+    assert len(hidden) == 3
+    run(tiny, finished, console=quiet)
+    assert not any(path.exists() for path in hidden)
 
 
 def damage(path, how):
@@ -290,3 +328,21 @@ def test_a_full_disk_leaves_a_run_that_goes_on(reference, tiny, quiet, tmp_path,
     monkeypatch.undo()
     run(tiny, tmp_path, console=quiet)
     assert contents(tmp_path) == contents(reference)
+
+
+def test_a_folder_of_another_trainer_is_reported_and_not_added_to(finished, tiny, quiet, monkeypatch):
+    monkeypatch.setattr("calmoe.experiments.records.TRAINING_VERSION", 99)
+    assert len(run(tiny, finished, only_report=True, console=quiet).rows) == len(tiny.methods)
+    with pytest.raises(InputError, match="training_version is 2 there, 99 here"):
+        run(tiny, finished, console=quiet)
+
+
+def test_keeping_weights_or_not_is_no_other_run(finished, tiny, quiet):
+    assert run(replace(tiny, keep_weights=False), finished, console=quiet).exit_code == 0
+
+
+def test_an_out_that_is_a_file_is_named(tiny, quiet, tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "sub"):
+        with pytest.raises(InputError, match=r"cannot write to .*: give another folder with --out"):
+            run(tiny, out, console=quiet)

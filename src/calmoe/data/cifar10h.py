@@ -43,6 +43,9 @@ MD5 = {
 }
 
 
+OFFICIAL_ROWS = 10_000
+
+
 def load(data: Path | None, protocol: str = "corrected", verify: bool = False) -> ShiftDataset:
     """CIFAR-10H from the folder `data`; `verify` also compares checksums with the official ones."""
     augmented = check_protocol(protocol) == "published"
@@ -51,7 +54,9 @@ def load(data: Path | None, protocol: str = "corrected", verify: bool = False) -
     folder = find_images(Path(data))
     if verify:
         check_images(folder)
-    pool = _joined([read_batch(folder, name) for name in BATCHES])
+    batches = {name: read_batch(folder, name) for name in BATCHES}
+    _refuse_cut(folder, {name: len(labels) for name, (_, labels) in batches.items()})
+    pool = _joined(list(batches.values()))
     test = _joined([read_batch(folder, TEST_BATCH)])
     train, validation = last_rows_holdout(len(pool), 0.1)
     return ShiftDataset(
@@ -68,6 +73,16 @@ def load(data: Path | None, protocol: str = "corrected", verify: bool = False) -
         protocol=protocol,
         validation_augmented=augmented,
     )
+
+
+def _refuse_cut(folder: Path, rows: dict[str, int]) -> None:
+    """Where one batch is CIFAR-10's, all are: a shorter one was cut at a row's end."""
+    short = [name for name, count in rows.items() if count != OFFICIAL_ROWS]
+    if short and OFFICIAL_ROWS in rows.values():
+        raise InputError(
+            f"{folder / short[0]} has {rows[short[0]]:,} rows instead of {OFFICIAL_ROWS:,}: "
+            f"delete it and {GET_IT}"
+        )
 
 
 def find_images(data: Path) -> Path:
@@ -138,8 +153,9 @@ def _read_votes(data: Path, rows: int) -> np.ndarray:
     path = data / COUNTS
     if not path.exists() and (data / PROBABILITIES).exists():
         path = data / PROBABILITIES
+    _present(path)
     try:
-        votes = np.load(_present(path), allow_pickle=False)
+        votes = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError):
         raise InputError(f"{path} is not a whole .npy file of numbers: delete it and {GET_IT}") from None
     if votes.shape != (rows, len(CLASSES)) or votes.dtype.kind not in "iuf":

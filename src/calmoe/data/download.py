@@ -59,11 +59,11 @@ def fetch_cifar10h(to: Path) -> Path:
     """CIFAR-10 (binary layout) and CIFAR-10H's counts into the folder `to`; what is right there stays."""
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     with Progress(*columns) as progress:
-        download(CIFAR10H_URL, to / cifar10h.COUNTS, progress=progress, check=are_cifar10h_counts)
         if not _has_images(to):
             archive = download(CIFAR10_URL, to / CIFAR10_URL.rpartition("/")[2], CIFAR10_MD5, progress)
             _unpack(archive, to)
             archive.unlink()
+        download(CIFAR10H_URL, to / cifar10h.COUNTS, progress=progress, check=are_cifar10h_counts)
     return to
 
 

@@ -12,7 +12,7 @@ from calmoe.experiments.methods import METHODS, in_order, source
 from calmoe.experiments.spec import RunSpec
 from calmoe.training.settings import Stage
 
-TRAINING_VERSION = 1  # raise it when the trainer's results change: finished nodes then count no more
+TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
 ALWAYS = ("epochs", "batch", "learning_rate", "weight_decay", "precision")  # `epochs`: the cosine's horizon
 OF_OBJECTIVE = {
     "erm": (),
@@ -42,14 +42,16 @@ class Node:
         return f"seed {self.seed} {self.method or 'warm-up'}"
 
 
-def make_plan(spec: RunSpec, training_fingerprint: str, device: str) -> list[Node]:
+def make_plan(
+    spec: RunSpec, training_fingerprint: str, device: str, version: int = TRAINING_VERSION
+) -> list[Node]:
     """All nodes that the spec's methods and seeds need, parents first, one seed after the other.
 
     >>> from calmoe.experiments.spec import load_preset
     >>> sum(node.epochs for node in make_plan(load_preset("digits"), "", "cpu") if node.seed == 42)
     220
     """
-    data = {"data": training_fingerprint, "device": device, "version": TRAINING_VERSION}
+    data = {"data": training_fingerprint, "device": device, "version": version}
     nodes = []
     for seed in spec.seeds:
         warmup = None

@@ -8,7 +8,7 @@ from typing import Any
 from calmoe.data import PROTOCOLS, ShiftDataset, load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.methods import in_order
-from calmoe.experiments.plan import Node, make_plan
+from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan
 from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import RunFolder
 
@@ -27,6 +27,7 @@ def describe_run(spec: RunSpec, dataset: ShiftDataset, data: Path | None, device
     record = {
         "spec": asdict(spec),
         "device": device,
+        "training_version": TRAINING_VERSION,
         "fingerprint": dataset.fingerprint(),
         "training_fingerprint": own,
         "protocols": protocols,
@@ -58,12 +59,14 @@ def recorded(folder: RunFolder, spec: RunSpec) -> Record:
 
 
 def plan_of(spec: RunSpec, record: Record) -> list[Node]:
-    return make_plan(spec, record["training_fingerprint"], record["device"])
+    """The nodes as the folder's own trainer keyed them: reports read what an older one trained."""
+    version = record.get("training_version", 1)
+    return make_plan(spec, record["training_fingerprint"], record["device"], version)
 
 
 def _flat(record: Record) -> dict[str, Any]:
     """Dotted names and values of all that must agree."""
-    spec = asdict(replace(from_table(record["spec"]), methods=(), seeds=()))
+    spec = asdict(replace(from_table(record["spec"]), methods=(), seeds=(), keep_weights=True))
     flat: dict[str, Any] = {}
     for name, value in {**spec, **record, "spec": {}}.items():
         flat |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}

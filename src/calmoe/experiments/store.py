@@ -9,7 +9,6 @@ done.json            seals the results, as nodes/KEY/done.json seals a node
 
 import fcntl
 import json
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,7 @@ import safetensors.torch
 from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
-from calmoe.files import write_json, write_whole
+from calmoe.files import TEMPORARY, write_json, write_whole
 from calmoe.predictions import Predictions
 from calmoe.training import TrainingState, latest_state, save_state
 
@@ -44,8 +43,14 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out; what a killed one left half-written goes."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            opened = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {self.path} ({error.strerror or error}): give another folder with --out"
+            ) from None
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -60,11 +65,9 @@ class RunFolder:
                 raise
 
     def _sweep(self) -> None:
-        names = "|".join(map(re.escape, (SPEC, ENVIRONMENT, RESULTS, MARK)))
-        temporary = re.compile(rf"\.({names})\.\w{{8}}")
-        stale = [path for path in self.path.iterdir() if temporary.fullmatch(path.name)]
-        for path in (*stale, *self.path.glob("nodes/*/.*")):
-            path.unlink()
+        for path in (*self.path.glob(".*"), *self.path.glob("nodes/*/.*")):
+            if TEMPORARY.fullmatch(path.name):
+                path.unlink()
         for mark in self.path.glob(f"nodes/*/{MARK}"):
             if (mark.parent / HISTORY).exists():  # a finished method needs no checkpoints
                 _drop_states(mark.parent)
@@ -75,7 +78,7 @@ class RunFolder:
         """What `spec.json` says, or None where there is no run yet."""
         try:
             return read_sealed(self.path / SPEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except InputError as error:
             raise InputError(f"{error}: delete it and run again, finished nodes are kept") from None
@@ -167,7 +170,7 @@ class RunFolder:
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """The rows of a finished run, if its seal is intact."""
     if read_seal(folder) is None:
-        raise InputError(f"{folder} has no intact results: run `calmoe run` there again, with --only-report")
+        raise InputError(f"{folder} has no intact results: run `calmoe run` with --out {folder} again")
     return [json.loads(line) for line in (folder / RESULTS).read_text().splitlines()]
 
 

@@ -63,6 +63,12 @@ class Resident:
         return tensors
 
     @torch.no_grad()
+    def is_finite(self) -> bool:
+        """Whether all weights and statistics are; one wait for the device."""
+        sums = [value.sum() for value in self.model.state_dict().values() if value.is_floating_point()]
+        return bool(torch.stack(sums).isfinite().all())
+
+    @torch.no_grad()
     def load(self, state: TrainingState) -> None:
         for name, tensor in self.tensors().items():
             tensor.copy_(state.tensors[name])

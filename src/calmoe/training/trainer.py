@@ -96,7 +96,7 @@ class Trainer:
             self._begin(seed, epoch, resident)
             for step in steps:
                 step()
-            record = self._record(stage, epoch, saved)
+            record = self._record(stage, epoch, saved, resident)
             history.append(record)
             if folder is not None and time.monotonic() - last_saved >= self.checkpoint_seconds:
                 save_state(resident.state(epoch + 1, history), folder)
@@ -112,7 +112,7 @@ class Trainer:
 
     @torch.no_grad()
     def predict(self, state: TrainingState, head: str) -> dict[str, Predictions]:
-        """Predictions for validation, validation under the training augmentation, and test; in float32."""
+        """Predictions for validation, for validation under the training augmentation, and for test."""
         resident = self._resident(head)
         resident.load(state)
         resident.model.eval()
@@ -147,15 +147,17 @@ class Trainer:
         horizon = math.pi * epoch / self.settings.epochs
         resident.learning_rate.fill_(self.settings.learning_rate * (1 + math.cos(horizon)) / 2)
 
-    def _record(self, stage: Stage, epoch: int, saved: int) -> dict[str, float]:
-        """What the epoch's losses say; a loss that is not finite ends the run here."""
+    def _record(self, stage: Stage, epoch: int, saved: int, resident: Resident) -> dict[str, float]:
+        """What the epoch's losses say; losses or weights that are not finite end the run here."""
         losses = self.losses.cpu()
         bad = (~losses.isfinite()).nonzero()
-        if len(bad):
-            step = int(bad[0, 0]) // self.settings.batch
+        if len(bad) or not resident.is_finite():
+            last = len(losses) - 1
+            place = int(bad[0, 0]) if len(bad) else last
+            what = f"the loss is {float(losses[place])}" if len(bad) else "weights are not finite"
             raise Diverged(
-                f"the loss is {float(losses[bad[0, 0]])} at epoch {epoch + 1}, step {step + 1} "
-                f"({stage.objective}); the last good checkpoint is after epoch {saved}; lower learning_rate"
+                f"{what} at epoch {epoch + 1}, step {place // self.settings.batch + 1} ({stage.objective}); "
+                f"the last good checkpoint is after epoch {saved}; lower learning_rate"
             )
         record = {"epoch": epoch + 1, "loss": float(losses.double().mean())}
         if stage.objective in ("tilted", "entropic"):
