@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 import calmoe
-from calmoe.errors import InputError
+from calmoe.errors import InputError, check_known
 
 
 class Commands(TyperGroup):
@@ -133,7 +133,6 @@ def data_command(
     Example: calmoe data cifar10h --to data
     """
     from calmoe.data.download import fetch_cifar10h
-    from calmoe.experiments.spec import check_known
 
     if dataset == "digits":
         raise InputError("digits comes with scikit-learn: there is nothing to download, `calmoe run digits`")

@@ -1,8 +1,20 @@
 """The one exception for bad input: a line that says what is wrong and what to do."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class InputError(ValueError):
     """Something the user gave is wrong. The message is one line: cause and remedy.
 
     The command line prints it and exits with code 2; no traceback.
     """
+
+
+def check_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Refuse a name that is not among `known`, and say which one is nearest."""
+    names = list(known)
+    if name not in names:
+        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+        listed = f"; known: {', '.join(sorted(names))}" if len(names) <= 12 else ""
+        raise InputError(f"unknown {kind} {name!r}: did you mean {nearest!r}?{listed}")

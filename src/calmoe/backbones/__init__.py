@@ -1,6 +1,5 @@
 """From an input to a feature vector, by name: `build_backbone("resnet18", (3, 32, 32))`."""
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -9,7 +8,7 @@ from typing import Any
 
 from calmoe.backbones.mlp import MLP
 from calmoe.backbones.resnet import ResNet
-from calmoe.errors import InputError
+from calmoe.errors import InputError, check_known
 
 __all__ = ["BACKBONES", "MLP", "ResNet", "build_backbone"]
 
@@ -43,14 +42,8 @@ def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> M
     >>> build_backbone("mlp", (1, 8, 8), hidden=(64, 32)).out_features
     32
     """
-    _check("backbone", name, list(BACKBONES))
+    check_known("backbone", name, BACKBONES)
     known = [p for p in inspect.signature(BACKBONES[name]).parameters if p not in ("input_shape", "depth")]
     for option in options:
-        _check(f"option of {name}", option, known)
+        check_known(f"option of {name}", option, known)
     return BACKBONES[name](input_shape, **options)
-
-
-def _check(kind: str, name: str, known: list[str]) -> None:
-    if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise InputError(f"unknown {kind} {name!r}: did you mean {nearest!r}? known: {', '.join(known)}")

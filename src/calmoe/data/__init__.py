@@ -1,12 +1,11 @@
 """Datasets with a shift, by name: `load_dataset("digits")`."""
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 
 from calmoe.data import cifar10h, digits
 from calmoe.data.shift import PROTOCOLS, ShiftDataset, Split, check_protocol
-from calmoe.errors import InputError
+from calmoe.errors import check_known
 
 __all__ = ["DATASETS", "PROTOCOLS", "ShiftDataset", "Split", "check_protocol", "load_dataset"]
 
@@ -22,7 +21,5 @@ def load_dataset(name: str, data: Path | None = None, protocol: str = "corrected
     >>> load_dataset("digits").num_classes
     10
     """
-    if name not in DATASETS:
-        nearest = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.0)[0]
-        raise InputError(f"unknown dataset {name!r}: did you mean {nearest!r}? known: {', '.join(DATASETS)}")
+    check_known("dataset", name, DATASETS)
     return DATASETS[name](data, protocol)

@@ -1,6 +1,5 @@
 """A dataset with a shift: three splits as tensors, the hard subset, how to augment and normalise."""
 
-import difflib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -12,16 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, check_known
 
 PROTOCOLS = ("corrected", "published")
 
 
 def check_protocol(protocol: str) -> str:
     """`protocol` itself, if there is such a one."""
-    if protocol not in PROTOCOLS:
-        nearest = difflib.get_close_matches(protocol, PROTOCOLS, n=1, cutoff=0.0)[0]
-        raise InputError(f"unknown protocol {protocol!r}: did you mean {nearest!r}?")
+    check_known("protocol", protocol, PROTOCOLS)
     return protocol
 
 

@@ -11,7 +11,6 @@ class Method:
     """Four switches: the head, the objective after warm-up, the gradient rule, and what follows training."""
 
     name: str
-    title: str
     head: str = "mixture"
     objective: str = "erm"
     loss: str = "cross_entropy"
@@ -34,15 +33,15 @@ class Method:
 METHODS = {
     method.name: method
     for method in (
-        Method(name="single", title="Single Expert", head="single"),
-        Method(name="vanilla", title="Vanilla MoE"),
-        Method(name="mocae", title="MoCaE", post_hoc="per_expert_temperature", weights_of="vanilla"),
-        Method(name="fgr", title="FGR", rectified=True),
-        Method(name="robust", title="Robust MoE", objective="tilted"),
-        Method(name="robust_filtered", title="Robust Filtered", objective="filtered"),
-        Method(name="fgr_robust", title="FGR + Robust", objective="tilted", rectified=True),
-        Method(name="entropic", title="Entropic Risk", objective="entropic"),
-        Method(name="robust_brier", title="Robust Brier", objective="tilted", loss="brier"),
+        Method(name="single", head="single"),
+        Method(name="vanilla"),
+        Method(name="mocae", post_hoc="per_expert_temperature", weights_of="vanilla"),
+        Method(name="fgr", rectified=True),
+        Method(name="robust", objective="tilted"),
+        Method(name="robust_filtered", objective="filtered"),
+        Method(name="fgr_robust", objective="tilted", rectified=True),
+        Method(name="entropic", objective="entropic"),
+        Method(name="robust_brier", objective="tilted", loss="brier"),
     )
 }
 PAPER_METHODS = ("single", "vanilla", "mocae", "fgr", "robust", "robust_filtered", "fgr_robust")

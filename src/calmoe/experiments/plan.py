@@ -10,6 +10,7 @@ from rich.tree import Tree
 
 from calmoe.experiments.methods import METHODS, in_order, source
 from calmoe.experiments.spec import RunSpec
+from calmoe.report.tables import METHODS as TITLES
 from calmoe.training.settings import Stage
 
 TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
@@ -104,7 +105,7 @@ def _saving(nodes: Sequence[Node]) -> str:
 
 
 def _line(node: Node, done: Collection[str]) -> str:
-    name = METHODS[node.method].title if node.method else "warm-up (ERM)"
+    name = TITLES.get(node.method, node.method) if node.method else "warm-up (ERM)"
     state = "  [green]done[/]" if node.key in done else ""
     return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"
 

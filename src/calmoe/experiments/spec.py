@@ -1,6 +1,5 @@
 """What to run: a TOML preset and the user's changes as one frozen dataclass; what is wrong is named."""
 
-import difflib
 import math
 import re
 import tomllib
@@ -11,7 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from calmoe.backbones import BACKBONES
 from calmoe.data import DATASETS, PROTOCOLS
-from calmoe.errors import InputError
+from calmoe.errors import InputError, check_known
 from calmoe.experiments.methods import METHODS
 from calmoe.mixture import MixtureHead
 from calmoe.training.settings import ModelSettings, TrainingSettings
@@ -145,15 +144,6 @@ def parse_methods(text: str) -> tuple[str, ...]:
 def narrowed(spec: RunSpec, **changes: Any) -> RunSpec:
     """`spec` with whole fields replaced, all checked again."""
     return from_table(asdict(replace(spec, **changes)))
-
-
-def check_known(kind: str, name: str, known: Iterable[str]) -> None:
-    """Refuse a name that is not among `known`, and say which one is nearest."""
-    names = list(known)
-    if name not in names:
-        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
-        listed = f"; known: {', '.join(sorted(names))}" if len(names) <= 12 else ""
-        raise InputError(f"unknown {kind} {name!r}: did you mean {nearest!r}?{listed}")
 
 
 def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
