@@ -136,6 +136,20 @@ def test_the_tilted_mean_is_the_derivative_of_eta_times_entropic_risk(values, et
     assert float(derivative) == pytest.approx(float(tilted_mean(values, eta)), abs=1e-9)
 
 
+@given(losses(), st.one_of(st.just(0.0), st.floats(1e-3, 50)))
+def test_a_tilt_in_a_tensor_is_the_same_tilt(values, eta):
+    for reduce in (tilted_mean, entropic_risk):
+        for tilt in (eta, torch.tensor(eta, dtype=torch.float64)):
+            leaf = values.clone().requires_grad_()
+            value = reduce(leaf, tilt)
+            found = value.detach(), torch.autograd.grad(value, leaf)[0]
+            if tilt is eta:
+                expected = found
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    with pytest.raises(InputError, match="one number"):
+        tilted_mean(values, torch.ones(2))
+
+
 @given(losses())
 def test_eta_zero_is_the_mean_exactly_and_the_limit_is_continuous(values):
     assert torch.equal(tilted_mean(values, 0.0), mean(values))

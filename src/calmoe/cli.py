@@ -1,13 +1,16 @@
 """The command line: thin, and quick to answer; what is heavy is imported where it is needed."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import calmoe
 from calmoe.errors import InputError, check_known
+
+if TYPE_CHECKING:
+    from calmoe.experiments.spec import RunSpec
 
 
 class Commands(TyperGroup):
@@ -51,40 +54,110 @@ def main(
     """
 
 
+DatasetName = Annotated[str, typer.Argument(help="digits or cifar10h.")]
+Methods = Annotated[str | None, typer.Option(help="Such as vanilla,robust.")]
+Seeds = Annotated[str | None, typer.Option(help="Such as 42-46,50.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as epochs=10; repeat for more."),
+]
+Protocol = Annotated[str | None, typer.Option(help="corrected, or published: the paper's split and solver.")]
+Data = Annotated[Path | None, typer.Option(help="Where the dataset's files are.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Draw the plan and stop.")]
+OnlyReport = Annotated[
+    bool, typer.Option("--only-report", help="Recompute the results from the saved predictions.")
+]
+Tensorboard = Annotated[
+    bool, typer.Option("--tensorboard", help="Write TensorBoard events into the run's folder.")
+]
+TimeLimit = Annotated[
+    float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")
+]
+
+
 @app.command("run")
 def run_command(
-    dataset: Annotated[str, typer.Argument(help="digits or cifar10h.")],
-    methods: Annotated[str | None, typer.Option(help="Such as vanilla,robust.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Such as 42-46,50.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a setting, such as epochs=10; repeat for more."
-        ),
-    ] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="corrected, or published: the paper's split and solver.")
-    ] = None,
+    dataset: DatasetName,
+    methods: Methods = None,
+    seeds: Seeds = None,
+    settings: Settings = None,
+    protocol: Protocol = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/DATASET if not given.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the dataset's files are.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Draw the plan and stop.")] = False,
-    only_report: Annotated[
-        bool, typer.Option("--only-report", help="Recompute the results from the saved predictions.")
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write TensorBoard events into the run's folder.")
-    ] = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3."),
-    ] = None,
+    data: Data = None,
+    device: Device = "auto",
+    dry_run: DryRun = False,
+    only_report: OnlyReport = False,
+    tensorboard: Tensorboard = False,
+    time_limit: TimeLimit = None,
 ) -> None:
     """Train the methods on a dataset and show the paper's table; run again to continue or to add.
 
     Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
     """
     from calmoe.experiments import engine
+
+    spec, folder = _spec(dataset, methods, seeds, settings, protocol), out or Path("runs") / dataset
+    if dry_run:
+        engine.show_plan(spec, folder, data, device)
+        return
+    outcome = engine.run(
+        spec, folder, data, device, only_report=only_report, time_limit=time_limit, tensorboard=tensorboard
+    )
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command("sweep")
+def sweep_command(
+    setting: Annotated[str, typer.Argument(help="eta or warmup.")],
+    dataset: DatasetName,
+    values: Annotated[
+        str | None,
+        typer.Option(help="By commas. [default: 0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup]"),
+    ] = None,
+    methods: Methods = "robust",
+    seeds: Seeds = None,
+    settings: Settings = None,
+    protocol: Protocol = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The sweep's folder; runs/DATASET-SETTING if not given.")
+    ] = None,
+    data: Data = None,
+    device: Device = "auto",
+    dry_run: DryRun = False,
+    only_report: OnlyReport = False,
+    tensorboard: Tensorboard = False,
+    time_limit: TimeLimit = None,
+) -> None:
+    """Train a method over several values of one setting, from shared warm-ups; run again to continue or add.
+
+    Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
+    """
+    from calmoe.experiments import engine
+    from calmoe.experiments.sweep import parse_values
+
+    spec = _spec(dataset, methods, seeds, settings, protocol)
+    sweep = parse_values(setting, values, spec.training.epochs)
+    folder = out or Path("runs") / f"{dataset}-{setting}"
+    if dry_run:
+        engine.show_plan(spec, folder, data, device, sweep=sweep)
+        return
+    outcome = engine.run(
+        spec,
+        folder,
+        data,
+        device,
+        sweep=sweep,
+        only_report=only_report,
+        time_limit=time_limit,
+        tensorboard=tensorboard,
+    )
+    raise typer.Exit(outcome.exit_code)
+
+
+def _spec(
+    dataset: str, methods: str | None, seeds: str | None, settings: list[str] | None, protocol: str | None
+) -> "RunSpec":
     from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
 
     spec = with_settings(load_preset(dataset), settings or [])
@@ -93,15 +166,7 @@ def run_command(
         "seeds": seeds and parse_seeds(seeds),
         "protocol": protocol,
     }
-    spec = narrowed(spec, **{name: value for name, value in changes.items() if value is not None})
-    folder = out or Path("runs") / dataset
-    if dry_run:
-        engine.show_plan(spec, folder, data, device)
-        return
-    outcome = engine.run(
-        spec, folder, data, device, only_report=only_report, time_limit=time_limit, tensorboard=tensorboard
-    )
-    raise typer.Exit(outcome.exit_code)
+    return narrowed(spec, **{name: value for name, value in changes.items() if value is not None})
 
 
 @app.command("report")
@@ -138,3 +203,39 @@ def data_command(
         raise InputError("digits comes with scikit-learn: there is nothing to download, `calmoe run digits`")
     check_known("dataset", dataset, ["cifar10h"])
     typer.echo(f"cifar10h is in {fetch_cifar10h(to)}: calmoe run cifar10h --data {to}")
+
+
+@app.command("compare")
+def compare_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    dataset: Annotated[
+        str | None, typer.Option(help="The paper's table, such as pacs_sketch. [default: the run's dataset]")
+    ] = None,
+) -> None:
+    """Show the paper's cells beside a run's, and the differences in combined standard errors.
+
+    Example: calmoe compare runs/cifar10h
+    """
+    from calmoe.experiments.engine import make_console
+    from calmoe.experiments.store import RunFolder, read_results
+    from calmoe.report import compare, comparison_table, is_published
+
+    record = RunFolder(run).record()
+    if record is None:
+        raise InputError(f"{run} is not a run folder: `calmoe run` makes one")
+    own = record["spec"]["dataset"]
+    table = dataset or own
+    if not is_published(table):
+        raise InputError(f"the paper has no table for {table!r}: it has cifar10h, pacs_sketch and the like")
+    if table != own and not table.startswith(f"{own}_"):
+        raise InputError(f"{run} is a run on {own}: {table} is another dataset's table")
+    if record.get("sweep"):
+        raise InputError(f"{run} is a sweep: the paper's table is of `calmoe run {own}`")
+    if "published" not in record["protocols"]:
+        raise InputError(
+            f"{run} is not judged under the published protocol: `calmoe run {own} --protocol published`"
+        )
+    cells = compare(read_results(run), table)
+    if all(cell.mean != cell.mean for cell in cells):
+        raise InputError(f"{run} has no method of the paper's table: add some with `calmoe run {own}`")
+    make_console().print(comparison_table(cells).rich())

@@ -21,6 +21,7 @@ from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.reducers import (
     Group,
+    Tilt,
     check_gamma,
     check_tilt,
     cvar,
@@ -182,7 +183,7 @@ class ERM(Objective):
 class RobustMoE(Objective):
     """The paper's Robust MoE: the tilted mean of the whole batch."""
 
-    eta: float = 2.0
+    eta: Tilt = 2.0
 
     def reduce(self, losses: Tensor, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
         return tilted_mean(losses, self.eta, group=group)
@@ -197,7 +198,7 @@ class RobustFiltered(Objective):
     >>> RobustFiltered(eta=2.0)(output, torch.randint(3, (8,))).backward()
     """
 
-    eta: float = 2.0
+    eta: Tilt = 2.0
     regret: float = 1e-6
     disagreement: float = 0.01
 
@@ -210,7 +211,7 @@ class RobustFiltered(Objective):
 class EntropicRisk(Objective):
     """The entropic risk: the same weights as Robust MoE, without the gradient through them."""
 
-    eta: float = 2.0
+    eta: Tilt = 2.0
 
     def reduce(self, losses: Tensor, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
         return entropic_risk(losses, self.eta, group)

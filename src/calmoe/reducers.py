@@ -2,10 +2,13 @@
 
 Given a process group, a reducer sees the batches of all ranks as one: it returns the global value on every
 rank, and the gradients that DistributedDataParallel then averages are exactly the single-process ones.
+
+η may be a tensor without dimensions, so that a compiled or captured step can change it between two calls; its
+value is then not looked at.
 """
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -13,6 +16,7 @@ from torch import Tensor
 
 from calmoe.errors import InputError
 
+Tilt: TypeAlias = float | Tensor
 Group = Any  # a torch.distributed process group; the class is missing from builds without distributed
 
 
@@ -25,7 +29,7 @@ def mean(losses: Tensor, group: Group = None) -> Tensor:
     return _total(losses, group) / _count(losses, group)
 
 
-def tilted_mean(losses: Tensor, eta: float, where: Tensor | None = None, group: Group = None) -> Tensor:
+def tilted_mean(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: Group = None) -> Tensor:
     """Expected loss under the entropy-balanced adversary: Σ q_i L_i with q = softmax(η L).
 
     Gradients flow through q as well, so training on this is not training on the entropic risk.
@@ -37,7 +41,7 @@ def tilted_mean(losses: Tensor, eta: float, where: Tensor | None = None, group: 
     >>> tilted_mean(torch.tensor([1.0, 3.0]), eta=2.0)
     tensor(2.9640)
     """
-    if eta == 0 and where is None:
+    if where is None and _is_zero(eta):
         return mean(losses, group)
     tilts, top = _tilts(losses, eta, where, group)
     # below the largest loss, so that large losses do not swallow their differences
@@ -45,15 +49,17 @@ def tilted_mean(losses: Tensor, eta: float, where: Tensor | None = None, group: 
     return top + below / normaliser
 
 
-def entropic_risk(losses: Tensor, eta: float, group: Group = None) -> Tensor:
+def entropic_risk(losses: Tensor, eta: Tilt, group: Group = None) -> Tensor:
     """ρ_η = (1/η) log (1/n) Σ exp(η L_i); its gradient is Σ q_i ∇L_i. At η = 0 it is the mean.
 
     >>> entropic_risk(torch.tensor([1.0, 3.0]), eta=2.0)
     tensor(2.6625)
     """
     check_tilt(eta)
-    if eta == 0:
+    if _is_zero(eta):
         return mean(losses, group)
+    if isinstance(eta, Tensor):
+        eta = eta.clamp(min=1e-30)  # so small that it is the mean
     wide = losses.double()  # the sum cancels against 1 where few losses carry it
     top = _greatest(wide, group)
     # expm1 and log1p keep full precision as η -> 0, and nothing overflows below the largest loss
@@ -83,7 +89,7 @@ def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
 # --- the adversary ------------------------------------------------------------------------------------------
 
 
-def tilt_weights(losses: Tensor, eta: float, where: Tensor | None = None, group: Group = None) -> Tensor:
+def tilt_weights(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: Group = None) -> Tensor:
     """q_i = exp(η L_i) / Σ_j exp(η L_j): the least-distorted reweighting that raises the loss. [N]
 
     With a group, these are this rank's weights among all ranks', as numbers: without a gradient.
@@ -159,7 +165,7 @@ def share_of_negative_weights(losses: Tensor, eta: float) -> Tensor:
 # --- sums over the batch, on one process or many ------------------------------------------------------------
 
 
-def _tilts(losses: Tensor, eta: float, where: Tensor | None, group: Group) -> tuple[Tensor, Tensor]:
+def _tilts(losses: Tensor, eta: Tilt, where: Tensor | None, group: Group) -> tuple[Tensor, Tensor]:
     """exp(η (L_i − top)), zero outside `where` (all ones if it is empty on every rank), and top = max L."""
     check_tilt(eta)
     if where is None:
@@ -172,9 +178,18 @@ def _tilts(losses: Tensor, eta: float, where: Tensor | None, group: Group) -> tu
     return torch.exp(exponents.masked_fill(~where & ~empty, -torch.inf).masked_fill(empty, 0.0)), top
 
 
-def check_tilt(eta: float) -> None:
+def check_tilt(eta: Tilt) -> None:
+    """Refuse what is no tilt; of a tensor only the shape, so that a GPU need not wait."""
+    if isinstance(eta, Tensor):
+        if eta.ndim:
+            raise InputError(f"eta must be one number, not a tensor of shape {list(eta.shape)}")
+        return
     if isinstance(eta, str) or not (eta >= 0 and math.isfinite(eta)):
         raise InputError(f"eta must be a finite number ≥ 0, not {eta!r}")
+
+
+def _is_zero(eta: Tilt) -> bool:
+    return not isinstance(eta, Tensor) and eta == 0
 
 
 def check_gamma(gamma: float) -> None:

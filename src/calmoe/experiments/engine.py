@@ -1,8 +1,9 @@
 """Running a spec: plan, train what is missing, judge the predictions, show the table."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from calmoe.experiments.evaluation import evaluate
 from calmoe.experiments.methods import in_order, source
 from calmoe.experiments.plan import Node, draw, leaves, to_do
 from calmoe.experiments.progress import TimeUp, Watcher
-from calmoe.experiments.records import Record, describe_run, join, plan_of, recorded
+from calmoe.experiments.records import Record, describe_run, join, plan_of, plans_of, recorded, sweep_of
 from calmoe.experiments.spec import RunSpec, from_table
-from calmoe.experiments.store import RESULTS, RunFolder
+from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
+from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
+from calmoe.report.sweeps import sweep_table
 from calmoe.training import Diverged, ModelSettings, Trainer
 
 WIDTH = 150  # of the table where there is no terminal
@@ -44,23 +47,27 @@ def run(
     data: Path | None = None,
     device: str = "auto",
     *,
+    sweep: Sweep | None = None,
     only_report: bool = False,
     time_limit: float | None = None,
     tensorboard: bool = False,
     console: Console | None = None,
 ) -> Outcome:
-    """Train what `out` does not hold yet, then write and show the results of all it holds."""
+    """Train what `out` does not hold yet, then write and show the results of all it holds.
+
+    With a sweep, every value of its setting is a run of its own, in one folder.
+    """
     console, folder = console or make_console(), RunFolder(out)
     if only_report:
-        record = recorded(folder, spec)
+        record = recorded(folder, spec, sweep)
         with folder.locked():
-            return _report(folder, spec, record, {}, console)
+            return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
     dataset = load_dataset(spec.dataset, data, spec.protocol)
-    record = describe_run(spec, dataset, data, where.type)
+    record = describe_run(spec, dataset, data, where.type, sweep)
     with folder.locked(), _threads(spec.model):
         record = join(folder, record)
-        nodes = plan_of(spec, record)
+        nodes = plan_of(spec, record, sweep)
         missing = to_do(nodes, folder.done(nodes))
         failed: dict[str, str] = {}
         if missing:
@@ -74,21 +81,28 @@ def run(
             except TimeUp:
                 console.print(f"time is up; run the same command to continue in {out}")
                 return Outcome(time_up=True)
-        return _report(folder, spec, record, failed, console)
+        return _report(folder, spec, nodes, record, failed, console)
 
 
 def show_plan(
-    spec: RunSpec, out: Path, data: Path | None = None, device: str = "auto", console: Console | None = None
+    spec: RunSpec,
+    out: Path,
+    data: Path | None = None,
+    device: str = "auto",
+    *,
+    sweep: Sweep | None = None,
+    console: Console | None = None,
 ) -> None:
     """Draw the plan and what of it is done; nothing is written."""
     folder = RunFolder(out)
     if folder.record() is None:
         dataset = load_dataset(spec.dataset, data, spec.protocol)
-        record = describe_run(spec, dataset, data, pick_device(device).type)
+        record = describe_run(spec, dataset, data, pick_device(device).type, sweep)
     else:
-        record = recorded(folder, spec)
-    nodes = plan_of(spec, record)
+        record = recorded(folder, spec, sweep)
+    nodes = plan_of(spec, record, sweep)
     title = f"{spec.dataset}, {len(spec.methods)} methods x {len(spec.seeds)} seeds"
+    title += f" x {len(sweep.values)} values of {sweep.setting}" if sweep else ""
     (console or make_console()).print(draw(nodes, folder.done(nodes), title))
 
 
@@ -120,7 +134,7 @@ def _train_node(
     checkpoints = folder.begin(node)
     state = folder.state(node) or trainer.initial_state(node.stage.head, node.seed)
     watcher.begin(node, state.epoch)
-    state = trainer.train(node.stage, node.seed, state, checkpoints, watch)
+    state = trainer.train(node.stage, node.seed, state, checkpoints, watch, node.eta)
     if node.method is None:
         folder.finish_warmup(node, state)
     else:
@@ -128,38 +142,60 @@ def _train_node(
         folder.finish_method(node, state, trainer.predict(state, node.stage.head), history, keep_weights)
 
 
-def results(folder: RunFolder, spec: RunSpec, record: Record) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row per protocol, method and seed, and the names of those that are not trained."""
-    nodes = plan_of(spec, record)
-    done, trained = folder.done(nodes), leaves(nodes)
-    rows, missing = [], []
-    for method in in_order(spec.methods):
-        for seed in spec.seeds:
-            node = trained[source(method), seed]
-            if node.key in done:
-                predictions = folder.predictions(node)
-                rows += [evaluate(method, seed, p, predictions, record["hard"]) for p in record["protocols"]]
-            else:
-                missing.append(f"seed {seed} {method}")
-    return sorted(rows, key=lambda row: record["protocols"].index(row["protocol"])), missing
+def results(folder: RunFolder, record: Record) -> list[dict[str, Any]]:
+    """A row per protocol, method and seed that is trained; in a sweep, also per value."""
+    spec, sweep, rows = from_table(record["spec"]), sweep_of(record), []
+    done = folder.done(plan_of(spec, record, sweep))
+    for value, nodes in plans_of(spec, record, sweep).items():
+        trained = leaves(nodes)
+        for method in in_order(spec.methods):
+            for seed in spec.seeds:
+                node = trained[source(method), seed]
+                if node.key in done:
+                    predictions, facts = folder.predictions(node), {}
+                    if sweep is not None:
+                        tilt = _last_tilt(folder, node)
+                        facts = {
+                            "setting": sweep.setting,
+                            "value": value,
+                            **tilt,
+                            "batch": spec.training.batch,
+                        }
+                    for protocol in record["protocols"]:
+                        rows.append(evaluate(method, seed, protocol, predictions, record["hard"]) | facts)
+    return sorted(rows, key=lambda row: record["protocols"].index(row["protocol"]))
+
+
+def _last_tilt(folder: RunFolder, node: Node) -> dict[str, float]:
+    """What the tilt did to the training batches of the last epoch, where the model is all but still."""
+    last = json.loads((folder.node(node) / HISTORY).read_bytes())[-1]
+    return {name: last[name] for name in ("perplexity", "gamma_eff", "negative_share") if name in last}
 
 
 def _report(
-    folder: RunFolder, asked: RunSpec, record: Record, failed: dict[str, str], console: Console
+    folder: RunFolder,
+    asked: RunSpec,
+    nodes: list[Node],
+    record: Record,
+    failed: dict[str, str],
+    console: Console,
 ) -> Outcome:
-    rows, missing = results(folder, from_table(record["spec"]), record)
-    wanted = {f"seed {seed} {method}" for seed in asked.seeds for method in asked.methods}
-    failed = {name: "not trained" for name in missing if name in wanted} | failed
+    rows, done = results(folder, record), folder.done(nodes)
+    for node in nodes:
+        if node.key not in done:
+            names = [replace(node, method=name) for name in asked.methods if source(name) == node.method]
+            failed = dict.fromkeys(map(str, names), "not trained") | failed
     if not rows:
         listed = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise InputError(f"{folder.path} has no results ({listed})")
     folder.write_results(rows)
     for protocol in record["protocols"]:
-        console.print(results_table(rows, asked.dataset, protocol).rich())
+        console.print(results_table(rows, record["spec"]["dataset"], protocol).rich())
     for row in rows:
         if row["temperature_status"] not in ("optimum", "published"):
+            at = f" {row['setting']} {row['value']:g}" if "value" in row else ""
             console.print(
-                f"note: seed {row['seed']} {row['method']}, {row['protocol']} protocol: "
+                f"note: seed {row['seed']} {row['method']}{at}, {row['protocol']} protocol: "
                 f"temperature {row['temperature']:.3g}, {row['temperature_status']}"
             )
     for name, reason in failed.items():
@@ -169,9 +205,11 @@ def _report(
 
 
 def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -> Grid:
-    """The paper's table under one protocol, with the proper scores beside it."""
+    """The paper's table under one protocol, with the proper scores beside it; a sweep's by value."""
     seeds = sorted({row["seed"] for row in rows if row["protocol"] == protocol})
     title = f"{dataset}, {protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
+    if "value" in rows[0]:
+        return sweep_table(rows, protocol, title)
     return main_table(summarise(rows, protocol), (*PAPER_COLUMNS, "nll_ts", "brier_ts"), title)
 
 

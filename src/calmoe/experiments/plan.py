@@ -1,9 +1,13 @@
-"""The plan is a tree: each seed's mixtures share one ERM warm-up, then fork; a node's key says what it is."""
+"""The plan is a tree: each seed's mixtures share one ERM warm-up, then fork; a node's key says what it is.
+
+The plans of several specs, a sweep's, merge into one: a longer warm-up goes on where a shorter one ended.
+"""
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.tree import Tree
@@ -34,13 +38,15 @@ class Node:
     stage: Stage
     seed: int
     method: str | None
+    eta: float
+    value: str = ""  # of the setting that a sweep changes, such as "eta 0.5"
 
     @property
     def epochs(self) -> int:
         return self.stage.end - self.stage.start
 
     def __str__(self) -> str:
-        return f"seed {self.seed} {self.method or 'warm-up'}"
+        return " ".join(filter(None, [f"seed {self.seed}", self.method or "warm-up", self.value]))
 
 
 def make_plan(
@@ -67,11 +73,42 @@ def make_plan(
     return nodes
 
 
+def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:
+    """One plan out of many by label, those with shorter warm-ups first: each node once, by seed.
+
+    ERM to epoch 10 is ERM to epoch 5 and on: a longer warm-up keeps its key and starts where the next shorter
+    one ends. A method that only one plan trains carries that plan's label.
+    """
+    plans_with = Counter(node.key for plan in plans.values() for node in plan)
+    once = {
+        node.key: replace(node, value=label) if node.method and plans_with[node.key] == 1 else node
+        for label, plan in plans.items()
+        for node in plan
+    }
+    merged: list[Node] = []
+    for seed in dict.fromkeys(node.seed for node in once.values()):
+        of_seed = [node for node in once.values() if node.seed == seed]
+        warmups: dict[str, Node] = {}
+        shorter = None
+        for node in sorted((node for node in of_seed if not node.method), key=lambda node: node.stage.end):
+            if shorter is not None:
+                node = replace(node, parent=shorter, stage=replace(node.stage, start=shorter.stage.end))
+            warmups[node.key] = shorter = node
+        for node in of_seed:
+            parent = warmups[node.parent.key] if node.parent else None
+            merged.append(warmups.get(node.key, replace(node, parent=parent)))
+    return merged
+
+
 def to_do(nodes: Sequence[Node], done: Collection[str]) -> list[Node]:
     """The nodes still to train: unfinished methods, and the unfinished warm-ups they fork from."""
-    open_leaves = [node for node in nodes if node.method and node.key not in done]
-    needed = {node.parent.key for node in open_leaves if node.parent} | {node.key for node in open_leaves}
-    return [node for node in nodes if node.key in needed and node.key not in done]
+    needed = set()
+    for leaf in nodes:
+        node: Node | None = leaf if leaf.method else None
+        while node is not None and node.key not in done:
+            needed.add(node.key)
+            node = node.parent
+    return [node for node in nodes if node.key in needed]
 
 
 def leaves(nodes: Sequence[Node]) -> dict[tuple[str, int], Node]:
@@ -92,10 +129,10 @@ def draw(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
     for seed in dict.fromkeys(node.seed for node in nodes):
         of_seed = [node for node in nodes if node.seed == seed]
         branch = tree.add(f"seed {seed}: {_saving(of_seed)}")
-        branches = {node.key: branch.add(_line(node, done)) for node in of_seed if node.parent is None}
+        branches: dict[str, Tree] = {}
         for node in of_seed:
-            if node.parent is not None:
-                branches[node.parent.key].add(_line(node, done))
+            grown = branches[node.parent.key] if node.parent else branch
+            branches[node.key] = grown.add(_line(node, done))
     return tree
 
 
@@ -106,6 +143,7 @@ def _saving(nodes: Sequence[Node]) -> str:
 
 def _line(node: Node, done: Collection[str]) -> str:
     name = TITLES.get(node.method, node.method) if node.method else "warm-up (ERM)"
+    name += f", {node.value}" if node.value else ""
     state = "  [green]done[/]" if node.key in done else ""
     return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"
 
@@ -124,4 +162,4 @@ def _node(
         "parent": parent.key if parent else None,
     }
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-    return Node(key=key, parent=parent, stage=stage, seed=seed, method=method)
+    return Node(key=key, parent=parent, stage=stage, seed=seed, method=method, eta=spec.training.eta)

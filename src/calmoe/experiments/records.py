@@ -1,4 +1,4 @@
-"""Which run a folder holds: two commands share a folder only if all but their methods and seeds agree."""
+"""Which run a folder holds: two commands share a folder only if all but methods, seeds and values agree."""
 
 import json
 from dataclasses import asdict, replace
@@ -8,14 +8,17 @@ from typing import Any
 from calmoe.data import PROTOCOLS, ShiftDataset, load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.methods import in_order
-from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan
+from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import RunFolder
+from calmoe.experiments.sweep import Sweep, make_sweep
 
 Record = dict[str, Any]
 
 
-def describe_run(spec: RunSpec, dataset: ShiftDataset, data: Path | None, device: str) -> Record:
+def describe_run(
+    spec: RunSpec, dataset: ShiftDataset, data: Path | None, device: str, sweep: Sweep | None = None
+) -> Record:
     """What `spec.json` holds. `protocols` are those under which the same models may be judged."""
     own = dataset.training_fingerprint()
     protocols = [
@@ -33,6 +36,8 @@ def describe_run(spec: RunSpec, dataset: ShiftDataset, data: Path | None, device
         "protocols": protocols,
         "hard": dataset.hard,
     }
+    if sweep is not None:
+        record["sweep"] = sweep.asdict()
     return json.loads(json.dumps(record))
 
 
@@ -44,31 +49,55 @@ def join(folder: RunFolder, record: Record) -> Record:
         methods = in_order([*old["spec"]["methods"], *record["spec"]["methods"]])
         seeds = sorted({*old["spec"]["seeds"], *record["spec"]["seeds"]})
         record = {**record, "spec": {**record["spec"], "methods": list(methods), "seeds": seeds}}
+        before, now = sweep_of(old), sweep_of(record)
+        if before and now:
+            record["sweep"] = before.merged(now).asdict()
     if record != old:
         folder.write_record(record)
     return record
 
 
-def recorded(folder: RunFolder, spec: RunSpec) -> Record:
-    """The folder's record, if it is of this spec; data and device are what they were there."""
+def recorded(folder: RunFolder, spec: RunSpec, sweep: Sweep | None = None) -> Record:
+    """The folder's record, if it is of this spec and sweep; data and device are what they were there."""
     old = folder.record()
     if old is None:
         raise InputError(f"there is no run in {folder.path}: leave out --only-report to start one")
-    _refuse_other(folder, _flat({"spec": old["spec"]}), _flat({"spec": asdict(spec)}))
+    here = {"spec": asdict(spec)} | ({"sweep": sweep.asdict()} if sweep else {})
+    _refuse_other(folder, _flat({name: old[name] for name in ("spec", "sweep") if name in old}), _flat(here))
     return old
 
 
-def plan_of(spec: RunSpec, record: Record) -> list[Node]:
-    """The nodes as the folder's own trainer keyed them: reports read what an older one trained."""
+def sweep_of(record: Record) -> Sweep | None:
+    """The sweep that the folder holds, if it is none of a single spec."""
+    found = record.get("sweep")
+    return make_sweep(found["setting"], tuple(found["values"])) if found else None
+
+
+def plans_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> dict[float | None, list[Node]]:
+    """By value of the sweep (None where there is none): the nodes, as the folder's own trainer keyed them.
+
+    Reports thus read what an older trainer left.
+    """
     version = record.get("training_version", 1)
-    return make_plan(spec, record["training_fingerprint"], record["device"], version)
+    variants = [*sweep.variants(spec).items()] if sweep else [(None, spec)]
+    return {
+        value: make_plan(variant, record["training_fingerprint"], record["device"], version)
+        for value, variant in variants
+    }
+
+
+def plan_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> list[Node]:
+    """All these nodes, each once; parents first."""
+    plans = plans_of(spec, record, sweep)
+    return merge({sweep.label(v) if sweep and v is not None else "": plan for v, plan in plans.items()})
 
 
 def _flat(record: Record) -> dict[str, Any]:
     """Dotted names and values of all that must agree."""
     spec = asdict(replace(from_table(record["spec"]), methods=(), seeds=(), keep_weights=True))
     flat: dict[str, Any] = {}
-    for name, value in {**spec, **record, "spec": {}}.items():
+    swept = record.get("sweep", {}).get("setting")
+    for name, value in {**spec, **record, "spec": {}, "sweep": swept}.items():
         flat |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
     return flat
 

@@ -61,6 +61,7 @@ class Trainer:
         self.batches = Batches(dataset.train, dataset, device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=device)
         self.losses = torch.zeros(len(self.batches), device=device)
+        self.eta = torch.tensor(training.eta, dtype=torch.float64, device=device)
         self.residents: dict[str, Resident] = {}
         self.steps: dict[tuple[str, str, str, bool, int], Callable[[], None]] = {}
         if self.captures:
@@ -84,8 +85,14 @@ class Trainer:
         state: TrainingState,
         folder: Path | None = None,
         watch: Watch | None = None,
+        eta: float | None = None,
     ) -> TrainingState:
-        """Train epochs [state.epoch, stage.end); with a folder, leave checkpoints there now and then."""
+        """Train epochs [state.epoch, stage.end); with a folder, leave checkpoints there now and then.
+
+        `eta` replaces the settings' own: the steps read it from the device, so that all η share them.
+        """
+        eta = self.settings.eta if eta is None else eta
+        self.eta.fill_(eta)
         resident = self._resident(stage.head)
         steps = self._steps(stage, resident)
         resident.load(state)
@@ -96,7 +103,7 @@ class Trainer:
             self._begin(seed, epoch, resident)
             for step in steps:
                 step()
-            record = self._record(stage, epoch, saved, resident)
+            record = self._record(stage, epoch, saved, resident, eta)
             history.append(record)
             if folder is not None and time.monotonic() - last_saved >= self.checkpoint_seconds:
                 save_state(resident.state(epoch + 1, history), folder)
@@ -147,7 +154,9 @@ class Trainer:
         horizon = math.pi * epoch / self.settings.epochs
         resident.learning_rate.fill_(self.settings.learning_rate * (1 + math.cos(horizon)) / 2)
 
-    def _record(self, stage: Stage, epoch: int, saved: int, resident: Resident) -> dict[str, float]:
+    def _record(
+        self, stage: Stage, epoch: int, saved: int, resident: Resident, eta: float
+    ) -> dict[str, float]:
         """What the epoch's losses say; losses or weights that are not finite end the run here."""
         losses = self.losses.cpu()
         bad = (~losses.isfinite()).nonzero()
@@ -162,7 +171,7 @@ class Trainer:
         record = {"epoch": epoch + 1, "loss": float(losses.double().mean())}
         if stage.objective in ("tilted", "entropic"):
             tilted = stage.objective == "tilted"
-            record |= tilt_diagnostics(losses, self.settings.eta, self.settings.batch, tilted)
+            record |= tilt_diagnostics(losses, eta, self.settings.batch, tilted)
         return record
 
     def _steps(self, stage: Stage, resident: Resident) -> list[Callable[[], None]]:
@@ -186,7 +195,7 @@ class Trainer:
     # --- models and objectives
 
     def _objective(self, stage: Stage) -> Objective:
-        loss, eta = LOSSES[stage.loss], self.settings.eta
+        loss, eta = LOSSES[stage.loss], self.eta
         match stage.objective:
             case "erm":
                 return ERM(loss=loss)

@@ -1,0 +1,73 @@
+"""A sweep: one setting takes several values, all else stays, and what the values share is trained once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calmoe.errors import InputError, check_known
+from calmoe.experiments.spec import RunSpec, narrowed
+
+SETTINGS: Mapping[str, type] = {"eta": float, "warmup": int}
+VALUES: Mapping[str, tuple[float, ...]] = {
+    "eta": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5),
+    "warmup": (0, 5, 10, 15, 20, 25, 30, 40),
+}
+HORIZON = 50  # epochs, for which the warm-ups above are meant
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The setting and its values, rising."""
+
+    setting: str
+    values: tuple[float, ...]
+
+    def variants(self, spec: RunSpec) -> dict[float, RunSpec]:
+        """`spec` with each value, all checked."""
+        kind = SETTINGS[self.setting]
+        return {
+            value: narrowed(spec, training=replace(spec.training, **{self.setting: kind(value)}))
+            for value in self.values
+        }
+
+    def label(self, value: float) -> str:
+        return f"{self.setting} {value:g}"
+
+    def merged(self, other: "Sweep") -> "Sweep":
+        """Both sweeps' values."""
+        return make_sweep(self.setting, (*self.values, *other.values))
+
+    def asdict(self) -> dict[str, Any]:
+        return {"setting": self.setting, "values": list(self.values)}
+
+
+def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:
+    """A sweep with its values checked, each once, rising.
+
+    >>> make_sweep("eta", (2, 0.5, 2)).values
+    (0.5, 2)
+    """
+    check_known("setting to sweep", setting, SETTINGS)
+    for value in values:
+        if SETTINGS[setting] is int and not float(value).is_integer():
+            raise InputError(f"{setting} counts epochs: its values must be whole numbers, not {value:g}")
+    return Sweep(setting, tuple(sorted(set(values))))
+
+
+def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
+    """Numbers by commas; if none are given, the paper's, with warm-ups in proportion to the epochs.
+
+    >>> parse_values("warmup", None, epochs=10).values
+    (0, 1, 2, 3, 4, 5, 6, 8)
+    """
+    check_known("setting to sweep", setting, SETTINGS)
+    if text is None:
+        values = VALUES[setting]
+        return make_sweep(
+            setting, tuple(round(v * epochs / HORIZON) for v in values) if setting == "warmup" else values
+        )
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"values {text!r}: write numbers by commas, such as 0.5,1,2") from None
+    return make_sweep(setting, tuple(int(v) if v.is_integer() else v for v in numbers))

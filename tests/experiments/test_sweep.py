@@ -1,0 +1,158 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from calmoe.cli import app
+from calmoe.errors import InputError
+from calmoe.experiments.engine import run, show_plan
+from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs
+from calmoe.experiments.records import plan_of
+from calmoe.experiments.spec import load_preset, narrowed, with_settings
+from calmoe.experiments.store import RunFolder, read_results
+from calmoe.experiments.sweep import make_sweep, parse_values
+from calmoe.training import Trainer
+
+
+def plans(setting, values, **changes):
+    spec = narrowed(load_preset("digits"), methods=("robust",), seeds=(42, 43), **changes)
+    variants = make_sweep(setting, values).variants(spec)
+    return {f"{setting} {value}": make_plan(variant, "data", "cpu") for value, variant in variants.items()}
+
+
+def test_a_warm_up_sweep_walks_the_trunk_once():
+    nodes = merge(plans("warmup", (0, 5, 10, 15, 20, 25, 30, 40)))
+    assert unshared_epochs(nodes) == 2 * 8 * 50
+    assert sum(node.epochs for node in nodes) == 2 * (40 + 50 + 45 + 40 + 35 + 30 + 25 + 20 + 10)
+    trunk = [node for node in nodes if node.seed == 42 and not node.method]
+    assert [(node.stage.start, node.stage.end) for node in trunk] == [
+        (0, 5), (5, 10), (10, 15), (15, 20), (20, 25), (25, 30), (30, 40),
+    ]  # fmt: skip
+    seen = set()
+    for node in nodes:
+        assert node.parent is None or node.parent.key in seen
+        seen.add(node.key)
+
+
+def test_an_eta_sweep_shares_one_warm_up():
+    nodes = merge(plans("eta", (0.5, 1, 2)))
+    assert sum(node.epochs for node in nodes) == 2 * (20 + 3 * 30)
+    assert [str(node) for node in nodes if node.seed == 43] == [
+        "seed 43 warm-up", "seed 43 robust eta 0.5", "seed 43 robust eta 1", "seed 43 robust eta 2",
+    ]  # fmt: skip
+    assert [node.eta for node in leaves(nodes).values()] == [2.0, 2.0]  # by method and seed: the last
+
+
+def test_merging_changes_no_key():
+    of_values = plans("warmup", (0, 5, 10))
+    assert {node.key for node in merge(of_values)} == {n.key for plan in of_values.values() for n in plan}
+
+
+def test_a_method_without_the_setting_is_trained_once_and_bears_no_value():
+    spec = narrowed(load_preset("digits"), methods=("vanilla",), seeds=(42,))
+    variants = make_sweep("eta", (1, 2)).variants(spec)
+    nodes = merge({f"eta {v}": make_plan(s, "data", "cpu") for v, s in variants.items()})
+    assert [str(node) for node in nodes] == ["seed 42 warm-up", "seed 42 vanilla"]
+
+
+def test_only_the_trunk_that_an_open_method_needs_is_to_do():
+    nodes = [node for node in merge(plans("warmup", (5, 10))) if node.seed == 42]
+    five, robust_five, ten, robust_ten = nodes
+    assert to_do(nodes, {five.key, robust_five.key}) == [ten, robust_ten]
+    assert to_do(nodes, {ten.key, robust_five.key}) == [robust_ten]  # the longer one is there
+    assert to_do(nodes, {robust_five.key}) == [five, ten, robust_ten]
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "message"),
+    [
+        ("gamma", None, "setting to sweep"),
+        ("eta", "1,two", "numbers by commas"),
+        ("eta", "", "numbers by commas"),
+        ("warmup", "2.5", "whole numbers"),
+        ("warmup", "inf", "whole numbers"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(setting, values, message):
+    with pytest.raises(InputError, match=message):
+        parse_values(setting, values, epochs=50)
+
+
+def test_values_are_held_to_the_settings_own_bounds():
+    for setting, value in (("eta", -1), ("eta", float("nan")), ("warmup", 51)):
+        with pytest.raises(InputError, match=setting):
+            make_sweep(setting, (value,)).variants(load_preset("digits"))
+
+
+@pytest.mark.parametrize(("setting", "values"), [("warmup", (0, 1, 2, 3)), ("eta", (0, 0.5, 3))])
+def test_every_value_is_exactly_the_run_with_that_setting(setting, values, tiny, quiet, tmp_path):
+    spec, sweep = narrowed(tiny, methods=("robust", "entropic")), make_sweep(setting, values)
+    assert run(spec, tmp_path / "sweep", sweep=sweep, console=quiet).exit_code == 0
+    rows = read_results(tmp_path / "sweep")
+    assert [row["value"] for row in rows if row["method"] == "robust"] == list(values)
+    for value in values[1:]:
+        alone = with_settings(spec, [f"{setting}={value}"])
+        folder = RunFolder(tmp_path / f"alone-{value}")
+        run(alone, folder.path, console=quiet)
+        for node in leaves(plan_of(alone, folder.record())).values():
+            files = [
+                path / "nodes" / node.key / "test.safetensors" for path in (folder.path, tmp_path / "sweep")
+            ]
+            assert files[0].read_bytes() == files[1].read_bytes(), (value, node)
+        for mine in read_results(folder.path):
+            theirs = next(r for r in rows if (r["value"], r["method"]) == (value, mine["method"]))
+            assert {name: theirs[name] for name in mine} == mine
+
+
+def test_rows_say_what_the_tilt_did_and_a_sweep_goes_on(tiny, quiet, tmp_path, monkeypatch):
+    spec = narrowed(tiny, methods=("vanilla", "robust"))
+    run(spec, tmp_path, sweep=make_sweep("eta", (4, 1)), console=quiet)
+    before = {row["value"]: row for row in read_results(tmp_path) if row["method"] == "robust"}
+    assert before[4]["perplexity"] < before[1]["perplexity"] < 32 == before[1]["batch"]
+    assert before[4]["gamma_eff"] > before[1]["gamma_eff"] > 1
+    vanilla = [row for row in read_results(tmp_path) if row["method"] == "vanilla"]
+    assert [row["value"] for row in vanilla] == [1, 4]
+    assert vanilla[0]["nll"] == vanilla[1]["nll"]
+    assert "perplexity" not in vanilla[0]
+
+    trained = []
+    train = Trainer.train
+    monkeypatch.setattr(Trainer, "train", lambda self, *a: trained.append(a[-1]) or train(self, *a))
+    run(spec, tmp_path, sweep=make_sweep("eta", (2,)), console=quiet)
+    assert trained == [2.0]
+    assert [row["value"] for row in read_results(tmp_path)][::2] == [1, 2, 4]
+    assert json.loads((tmp_path / "spec.json").read_text())["sweep"]["values"] == [1, 2, 4]
+
+
+def test_a_run_and_a_sweep_do_not_share_a_folder(finished, tiny, quiet, tmp_path):
+    sweep = make_sweep("eta", (1,))
+    for only_report in (True, False):
+        with pytest.raises(InputError, match=r"holds another run.*sweep"):
+            run(tiny, finished, sweep=sweep, only_report=only_report, console=quiet)
+    run(narrowed(tiny, methods=("robust",)), tmp_path, sweep=sweep, console=quiet)
+    for other in (None, make_sweep("warmup", (1,))):
+        for only_report in (True, False):
+            with pytest.raises(InputError, match=r"holds another run.*sweep"):
+                run(tiny, tmp_path, sweep=other, only_report=only_report, console=quiet)
+
+
+def test_the_plan_is_drawn_with_its_values(tiny, tmp_path):
+    console = Console(file=io.StringIO(), width=100)
+    spec = narrowed(tiny, methods=("robust",))
+    show_plan(spec, tmp_path / "none", sweep=make_sweep("warmup", (0, 1, 2)), console=console)
+    drawn = console.file.getvalue()
+    assert "3 values of warmup: 9 epochs become 8" in drawn
+    assert "Robust MoE, warmup 2  epochs 2–3" in drawn
+
+
+def test_the_command(tmp_path):
+    settings = ["--set", "epochs=4", "--set", "hidden=[8]", "--set", "warmup=2", "--seeds", "42,43"]
+    out = ["--out", str(tmp_path / "sweep")]
+    done = CliRunner().invoke(app, ["sweep", "eta", "digits", "--values", "0,2", *settings, *out])
+    assert done.exit_code == 0, done.output
+    assert len(read_results(tmp_path / "sweep")) == 4
+    wrong = CliRunner().invoke(app, ["sweep", "etta", "digits"])
+    assert wrong.exit_code == 2
+    assert "eta" in wrong.output
