@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from calmoe.experiments.evaluation import evaluate
 from calmoe.metrics import accuracy, ece, nll
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
+from calmoe.report import main_table, summarise
 
 
 def predictions(n=200, groups=True):
@@ -73,3 +75,56 @@ def test_separable_validation_is_told_not_warned(recwarn):
     row = evaluate("vanilla", 7, "corrected", given)
     assert (row["temperature"], row["temperature_status"]) == (1.0, "separable")
     assert not recwarn.list
+
+
+def with_groups(**columns):
+    given = predictions()
+    given["test"] = replace(given["test"], groups=given["test"].groups | columns)
+    return given
+
+
+def test_worst_groups_are_the_extremes_of_each_metric():
+    level = np.where(np.arange(200) < 60, "low", "high")
+    given = with_groups(level=level, domain=np.arange(200) % 2, female=np.arange(200) >= 100)
+    row = evaluate("vanilla", 7, "corrected", given, "hard")
+    test, fitted = given["test"], Temperature()
+    fitted.fit(given["validation"].output.log_probs, given["validation"].labels)
+    masks = {
+        "level low": level == "low",
+        "level high": level == "high",
+        "domain 0": np.arange(200) % 2 == 0,
+        "domain 1": np.arange(200) % 2 == 1,
+        "female": np.arange(200) >= 100,
+    }
+    scaled = fitted.transform(test.output.log_probs).exp()
+    for name, metric, probs, worst in (
+        ("accuracy", accuracy, test.output.probs, min),
+        ("ece", ece, test.output.probs, max),
+        ("ece_ts", ece, scaled, max),
+    ):
+        of = {group: metric(probs[mask], test.labels[mask]) for group, mask in masks.items()}
+        assert row[f"worst_group_{name}"] == worst(of.values())
+        assert row["worst_group"][name] == worst(of, key=of.get)
+    json.dumps(row, allow_nan=False)
+
+
+def test_small_groups_measurements_and_hard_and_easy_rows_are_no_groups():
+    wrong = predictions()["test"]
+    missed = (wrong.output.probs.argmax(1) != wrong.labels).numpy()
+    assert missed.sum() > 10
+    few = np.where(missed & (missed.cumsum() <= 10), "few", "many")
+    given = with_groups(level=few, agreement=np.linspace(0, 1, 200), row=np.arange(200), easy=missed)
+    row = evaluate("vanilla", 7, "corrected", given, "hard")
+    assert set(row["worst_group"].values()) == {"level many"}
+    none = evaluate("vanilla", 7, "corrected", predictions(), "hard")
+    assert [none[f"worst_group{name}"] for name in ("", "_accuracy", "_ece", "_ece_ts")] == [None] * 4
+
+
+def test_older_rows_have_no_worst_group_and_their_table_says_so():
+    row = evaluate("vanilla", 7, "corrected", with_groups(level=np.array(["a", "b"] * 100)), "hard")
+    older = {name: value for name, value in row.items() if not name.startswith("worst_group")}
+    columns = ("accuracy", "worst_group_ece_ts")
+    new, old = (main_table(summarise([r], "corrected"), columns) for r in (row, older))
+    assert new.rows[0][-1].text == f"{row['worst_group_ece_ts']:.3f}"
+    assert new.headings[-1].title == "Worst-Group ECE+TS"
+    assert old.rows[0][-1].text == "–"

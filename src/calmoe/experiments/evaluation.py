@@ -4,22 +4,25 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature
 from calmoe.experiments.methods import METHODS
-from calmoe.metrics import accuracy, adaptive_ece, brier_score, ece, nll, smooth_ece
+from calmoe.metrics import accuracy, adaptive_ece, brier_score, by_group, ece, nll, smooth_ece
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
+from calmoe.report.curves import CATEGORIES
 
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
+LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
 
 
 def evaluate(
     method: str, seed: int, protocol: str, predictions: dict[str, Predictions], hard: str | None = None
 ) -> dict[str, Any]:
-    """One row: metrics on test and its hard subset, raw and after temperature scaling ("_ts")."""
+    """One row: metrics on test, its hard subset and its worst groups, raw and after a temperature ("_ts")."""
     validation, test = predictions[VALIDATION[protocol]], predictions["test"]
     labels = validation.known_labels
     row: dict[str, Any] = {"method": method, "seed": seed, "protocol": protocol}
@@ -40,7 +43,7 @@ def evaluate(
         row |= _scores(part, temperature, test.known_labels[mask], "hard_")
     else:
         row |= {f"hard_{name}": None for name in _scores(output, temperature, test.known_labels, "")}
-    return row
+    return row | _worst_groups(output, temperature, test, hard)
 
 
 def _scores(output: MixtureOutput, temperature: Temperature, labels: Tensor, prefix: str) -> dict[str, Any]:
@@ -56,3 +59,33 @@ def _scores(output: MixtureOutput, temperature: Temperature, labels: Tensor, pre
             f"adaptive_ece{suffix}": adaptive_ece(probs, labels),
         }
     return {prefix + name: value if math.isfinite(value) else None for name, value in scores.items()}
+
+
+def _worst_groups(
+    output: MixtureOutput, temperature: Temperature, test: Predictions, hard: str | None
+) -> dict[str, Any]:
+    """The lowest accuracy and the largest ECE of any group; `worst_group` says which, metric by metric."""
+    masks, scaled = _groups(test, hard), temperature.transform(output.log_probs)
+    judged = {"accuracy": (accuracy, output.probs), "ece": (ece, output.probs), "ece_ts": (ece, scaled.exp())}
+    found = {
+        name: by_group(metric, probs, test.known_labels, masks) for name, (metric, probs) in judged.items()
+    }
+    return {
+        **{f"worst_group_{name}": result.worst if masks else None for name, result in found.items()},
+        "worst_group": {name: result.worst_group for name, result in found.items()} if masks else None,
+    }
+
+
+def _groups(test: Predictions, hard: str | None) -> dict[str, np.ndarray]:
+    """Masks by name: every value of a column of words or of few whole numbers, and each boolean column.
+
+    The hard rows have metrics of their own and the easy ones are most of the rest: neither is a group here.
+    In CIFAR-10H and the digits the groups are the levels of agreement. Small groups are left out.
+    """
+    masks: dict[str, np.ndarray] = {}
+    for column, values in test.groups.items():
+        if values.dtype == bool:
+            masks |= {column: values} if column not in (hard, "easy") else {}
+        elif values.dtype.kind in "USiu" and len(names := np.unique(values)) <= CATEGORIES:
+            masks |= {f"{column} {name}": values == name for name in names}
+    return {name: mask for name, mask in masks.items() if mask.sum() >= LEAST_ROWS}

@@ -39,6 +39,9 @@ COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float]]] = {  # title,
     "nll_ts": ("NLL+TS", min),
     "brier": ("Brier", min),
     "brier_ts": ("Brier+TS", min),
+    "worst_group_accuracy": ("Worst-Group Accuracy", max),
+    "worst_group_ece": ("Worst-Group ECE", min),
+    "worst_group_ece_ts": ("Worst-Group ECE+TS", min),
 }
 PAPER_COLUMNS = ("accuracy", "hard_accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
 PAIRED_COLUMNS = ("nll_ts", "brier_ts", "ece_ts", "hard_ece_ts")

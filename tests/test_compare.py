@@ -1,0 +1,64 @@
+import pytest
+from typer.testing import CliRunner
+
+from calmoe.cli import app
+from calmoe.experiments.store import RunFolder
+
+ECE = [0.060, 0.062, 0.058, 0.061, 0.059]
+
+
+def folder(path, dataset="cifar10h", protocols=("corrected", "published"), method="vanilla", **more):
+    run = RunFolder(path)
+    path.mkdir()
+    run.write_record({"spec": {"dataset": dataset}, "protocols": list(protocols), **more})
+    rows = [
+        {"method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
+        for protocol in protocols
+        for i, value in enumerate(ECE)
+    ]
+    run.write_results(rows)
+    return path
+
+
+def compare(*arguments):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def test_published_cells_beside_ours(tmp_path):
+    answer = compare(folder(tmp_path / "run"))
+    assert answer.exit_code == 0, answer.output
+    assert "1 of 1 cells differ from the paper by more than 2 combined SE" in answer.stdout
+    (line,) = [line for line in answer.stdout.splitlines() if "0.055 ± 0.001" in line]
+    assert line.split("  ")[0] == "Vanilla MoE"
+    assert all(text in line for text in ("0.060 ± 0.001", "+0.005", "+4.08", "yes"))
+
+
+def test_one_of_several_tables_of_a_dataset(tmp_path):
+    run = folder(tmp_path / "run", dataset="pacs")
+    answer = compare(run, "--dataset", "pacs_photo")
+    assert answer.exit_code == 0, answer.output
+    assert "0.033 ± 0.002" in answer.stdout
+    assert "no table for 'pacs'" in compare(run).stderr
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "said"),
+    [
+        ({"dataset": "digits"}, [], "the paper has no table for 'digits'"),
+        ({"dataset": "digits"}, ["--dataset", "cifar10h"], "is a run on digits"),
+        ({}, ["--dataset", "eta_gamma"], "the paper has no table for 'eta_gamma'"),
+        ({"protocols": ["corrected"]}, [], "not judged under the published protocol"),
+        ({"sweep": {"setting": "eta", "values": [1, 2]}}, [], "is a sweep"),
+        ({"method": "entropic"}, [], "has no method of the paper's table"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line_and_code_2(made, arguments, said, tmp_path):
+    answer = compare(folder(tmp_path / "run", **made), *arguments)
+    assert answer.exit_code == 2
+    assert said in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_other_folders_and_help(tmp_path):
+    assert "is not a run folder" in compare(tmp_path).stderr
+    assert "Example: calmoe compare " in compare("--help").stdout
