@@ -1,4 +1,5 @@
-# `make run`: the default experiment.  `make test`: lint, types, import contract, tests.
+# `make run`: the default experiment, up to runs/digits/report/report.html.
+# `make test`: lint, types, import contract, tests.
 # `make bench`: speed, as ratios against named rivals.
 PYTHON ?= python3
 BIN := .venv/bin

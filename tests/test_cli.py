@@ -154,6 +154,8 @@ def test_report_writes_tables_and_refuses_other_folders(tmp_path):
     )
     answer = calmoe("report", out)
     assert answer.exit_code == 0, answer.output
+    assert answer.output.splitlines()[-1] == f"the report is {out / 'report' / 'report.html'}"
+    assert "2 methods on digits, 2 seeds (42 and 43)" in (out / "report" / "report.html").read_text()
     text = (out / "report" / "tables.md").read_text()
     assert "digits, corrected protocol" in text
     assert "seed-paired difference to Vanilla MoE" in text

@@ -174,7 +174,7 @@ def report_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     to: Annotated[Path | None, typer.Option(help="Where to write. [default: RUN/report]")] = None,
 ) -> None:
-    """Write a run's tables (Markdown, LaTeX, CSV; beside the published ones where there are any) and figures.
+    """Write a run's report: one page (HTML), its tables (Markdown, LaTeX, CSV) and its figures.
 
     Example: calmoe report runs/digits
     """
@@ -186,6 +186,7 @@ def report_command(
     typer.echo(f"{len(written.figures)} figures in {folder / 'figures'}: {', '.join(written.figures)}")
     for name, reason in written.missing.items():
         typer.echo(f"no figure {name}: {reason}")
+    typer.echo(f"the report is {written.page}")
 
 
 @app.command("data")

@@ -1,4 +1,4 @@
-"""A table without a format, and its four renderers: Markdown, LaTeX, CSV and the terminal."""
+"""A table without a format, and its five renderers: Markdown, LaTeX, CSV, HTML and the terminal."""
 
 import csv
 import io
@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import Literal, NamedTuple
 
 from rich import box
@@ -100,6 +101,27 @@ class Grid:
             writer.writerow(["" if value != value else value for entry in row for value in entry.values])
         return stream.getvalue()
 
+    def html(self) -> str:
+        """A table with a body a section; `page.js` sorts its rows by `data-value`, or else by their text."""
+        kinds = [' class="number"' if numeric else "" for numeric in self.numeric]
+
+        def body(section: Iterable[tuple[Entry, ...]]) -> str:
+            rows = ("".join(map(_html, row, kinds, ["th", *["td"] * len(row)])) for row in section)
+            return "<tbody>" + "".join(f"\n<tr>{row}</tr>" for row in rows) + "</tbody>"
+
+        headings = (
+            f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(title)}</button></th>'
+            for (title, _), kind in zip(self.headings, kinds, strict=True)
+        )
+        return "\n".join(
+            [
+                f"<table>\n<caption>{escape(self.caption)}</caption>",
+                f"<thead><tr>{''.join(headings)}</tr></thead>",
+                *map(body, self.sections),
+                "</table>",
+            ]
+        )
+
     def rich(self) -> Table:
         """A table for the terminal: `rich.print(grid.rich())`."""
         table = Table(
@@ -149,6 +171,22 @@ def _decimal(value: float, decimals: int = 3, sign: str = "-") -> str:
     if math.isnan(value):
         return "–"
     return f"{value:{sign if round(value, decimals) else '-'}z.{decimals}f}".replace("-", "−")
+
+
+def _html(entry: Entry, kind: str, tag: str) -> str:
+    """A cell; the first of a row is its heading. A number's value is there in full, empty for NaN."""
+    first = entry.values[0]
+    scope = ' scope="row"' if tag == "th" else ""
+    value = "" if isinstance(first, str) else f' data-value="{_script_number(first)}"'
+    text, plus_minus, spread = map(escape, entry.text.partition(" ± "))
+    text += f"<small>{plus_minus}{spread}</small>" if spread else ""
+    text = f"<strong>{text}</strong>" if entry.bold else text
+    return f"<{tag}{scope}{kind}{value}>{text}</{tag}>"
+
+
+def _script_number(value: float) -> str:
+    """As JavaScript reads it."""
+    return "" if math.isnan(value) else repr(value).replace("inf", "Infinity")
 
 
 def _markdown(entry: Entry) -> str:

@@ -1,0 +1,253 @@
+"""What a run found, in plain words: computed from its rows, and no surer than they are."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from calmoe.report.grid import estimate, signed
+from calmoe.report.page import Point
+from calmoe.report.published import is_published
+from calmoe.report.tables import (
+    METHODS,
+    Cell,
+    PairedDifference,
+    Rows,
+    Summary,
+    beyond,
+    compare,
+    paired,
+    summarise,
+)
+
+BASELINE = "vanilla"
+METRICS = {"nll_ts": "NLL", "ece_ts": "ECE", "hard_ece_ts": "Hard ECE"}  # the lower, the better
+PROTOCOLS = {
+    "corrected": "temperatures are fitted to convergence, on validation rows that are not augmented",
+    "published": "as in the authors' code, validation rows are augmented and the search for a temperature "
+    "stops before it converges",
+}
+UNBROKEN = "\N{NO-BREAK SPACE}"
+SMALL = 1000  # rows: a subset below this has an ECE that binning inflates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a run was to give: these methods with these seeds, judged by these protocols."""
+
+    dataset: str
+    methods: Sequence[str]
+    seeds: Sequence[int]
+    protocols: Sequence[str]
+
+    @property
+    def protocol(self) -> str:
+        """The one that the summary speaks of: with converged temperatures, if there is a choice."""
+        return "corrected" if "corrected" in self.protocols else self.protocols[0]
+
+
+def in_words(rows: Rows, asked: Asked) -> list[Point]:
+    """What was trained, what came out best and by how much, what is uncertain, what is missing."""
+    rows = [row for row in rows if row["method"] in asked.methods]
+    cells = summarise(rows, asked.protocol)
+    differences = paired(rows, asked.protocol, BASELINE, list(METRICS)) if BASELINE in cells else []
+    points = [
+        Point("What was done", _done(rows, asked)),
+        Point(
+            "Lowest means",
+            "Lower is better. Means over seeds, after one temperature.",
+            _best(cells, differences),
+        ),
+        Point(f"Against {METHODS[BASELINE]}", *_against(differences, cells)),
+        Point("Beside the paper", _beside(rows, asked)),
+        Point("Uncertain", "", _uncertain(rows, asked, differences)),
+        Point("Missing", *_missing(rows, asked)),
+    ]
+    return [point for point in points if point.text or point.bullets]
+
+
+def _done(rows: Rows, asked: Asked) -> str:
+    own = [row for row in rows if row["protocol"] == asked.protocol]
+    methods = list(dict.fromkeys(row["method"] for row in own))
+    seeds = sorted({row["seed"] for row in own})
+    return (
+        f"{_many(len(methods), 'method')} on {asked.dataset}, {_many(len(seeds), 'seed')} "
+        f"({_listed(seeds)}): {_titles(methods)}. {_test_set(own)}"
+        f"{asked.protocol.capitalize()} protocol: {PROTOCOLS.get(asked.protocol, 'see the documentation')}."
+    )
+
+
+def _test_set(own: Rows) -> str:
+    if not own or "n" not in own[0]:
+        return ""
+    n, hard = own[0]["n"], own[0].get("n_hard", 0)
+    return f"Tested on {n:,} rows{f', {hard:,} of them hard' if hard else ''}. "
+
+
+def _best(cells: Summary, differences: Sequence[PairedDifference]) -> list[str]:
+    """For each metric the lowest mean, and whether it can be told from the baseline's."""
+    told = []
+    for column, name in METRICS.items():
+        means = {m: of[column] for m, of in cells.items() if column in of and of[column].n}
+        if len(means) < 2:
+            continue
+        low = min(round(cell.mean, 3) for cell in means.values())
+        best = [method for method, cell in means.items() if round(cell.mean, 3) == low]
+        told.append(f"{name}: {_lowest(best, means)} {_judged(best, column, means, differences)}".strip())
+    return told
+
+
+def _lowest(best: Sequence[str], means: dict[str, Cell]) -> str:
+    if len(best) > 1:
+        return f"{_titles(best)} share the lowest mean, {means[best[0]].mean:.3f}."
+    cell, most = means[best[0]], max(cell.n for cell in means.values())
+    fewer = f" over {_many(cell.n, 'seed')} only" if cell.n < most else ""
+    return f"{_titles(best)} has the lowest mean, {_value(cell)}{fewer}."
+
+
+def _judged(
+    best: Sequence[str], column: str, means: dict[str, Cell], differences: Sequence[PairedDifference]
+) -> str:
+    """What the seed-paired difference between the best and the baseline says, and what it does not."""
+    title = METHODS[BASELINE]
+    if BASELINE in best or BASELINE not in means:
+        return ""
+    found = [d for d in differences if d.method in best and d.column == column and d.n]
+    if len(best) > 1 or not found:
+        return f"{title} has {_value(means[BASELINE])}."
+    (difference,) = found
+    theirs = _value(means[BASELINE])
+    told = f"{title} has {theirs}; over the same seeds the difference is {_difference(difference)}"
+    if _side(difference) is None:
+        return f"{told}: one seed says nothing of chance."
+    if _side(difference) == 0:
+        return f"{told}: no evidence of a difference."
+    picked = f"; but it was picked for its mean, out of {len(means)}" if len(means) > 2 else ""
+    return f"{told}. The interval leaves out zero{picked}."
+
+
+def _against(differences: Sequence[PairedDifference], cells: Summary) -> tuple[str, list[str]]:
+    """Every other method against the baseline, metric by metric."""
+    title = METHODS[BASELINE]
+    if BASELINE not in cells:
+        return f"There are no results of {title} in this run: nothing to compare the others with.", []
+    bullets = []
+    for column, name in METRICS.items():
+        of = [d for d in differences if d.column == column and _side(d) is not None]
+        parts = []
+        for side, word in ((-1, "lower (better) for"), (1, "higher (worse) for")):
+            apart = [f"{METHODS.get(d.method, d.method)}, {_difference(d)}" for d in of if _side(d) == side]
+            parts += [f"{word} {'; '.join(apart)}"] if apart else []
+        level = [d.method for d in of if _side(d) == 0]
+        parts += [f"no evidence of a difference for {_titles(level)}"] if level else []
+        bullets += [f"{name}: {'. '.join(_capital(part) for part in parts)}."] if parts else []
+    return ("Differences over the same seeds, with 95 % intervals." if bullets else ""), bullets
+
+
+def _beside(rows: Rows, asked: Asked) -> str:
+    if "published" not in asked.protocols or not is_published(asked.dataset):
+        return ""
+    cells = compare(rows, asked.dataset)
+    known = [cell for cell in cells if not math.isnan(cell.combined_errors)]
+    if not known:
+        return ""
+    far = len(beyond(known))
+    return (
+        f"Of the paper's {len(cells)} cells, {len(known)} can be compared with ours under the published "
+        f"protocol: {len(known) - far} lie within two combined standard errors, {far} beyond."
+    )
+
+
+def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]) -> list[str]:
+    own = [row for row in rows if row["protocol"] == asked.protocol]
+    seeds = len({row["seed"] for row in own})
+    judged = [d for d in differences if _side(d) is not None]
+    told = []
+    if seeds == 1:
+        told.append(
+            "There is one seed, so there are no intervals: no difference here can be told from chance."
+        )
+    else:
+        told.append(
+            f"Intervals are Student's t over at most {seeds} seeds. They cover the luck of training, not the "
+            "choice of test rows: all seeds share one test set."
+        )
+    if judged:
+        chance = f"{0.05 * len(judged):.1f}"
+        told.append(
+            f"These are {_many(len(judged), 'comparison')}, not corrected for their number: were there no "
+            f"difference at all, about {chance} would still stand out."
+        )
+    hard = own[0].get("n_hard", 0) if own else 0
+    if 0 < hard < SMALL:
+        told.append(
+            f"The hard subset has {hard:,} rows: binning inflates so small a subset's ECE, for every method."
+        )
+    odd = [row for row in own if row.get("temperature_status", "optimum") not in ("optimum", "published")]
+    if odd:
+        where = _listed([f"{METHODS.get(row['method'], row['method'])} seed {row['seed']}" for row in odd])
+        told.append(f"Validation found no optimal temperature for {where}.")
+    return told
+
+
+def _missing(rows: Rows, asked: Asked) -> tuple[str, list[str]]:
+    """What the run's spec names and the results do not have."""
+    own = [row for row in rows if row["protocol"] == asked.protocol]
+    told = []
+    for method in asked.methods:
+        there = {row["seed"] for row in own if row["method"] == method}
+        gone = [seed for seed in asked.seeds if seed not in there]
+        title = METHODS.get(method, method)
+        if not there:
+            told.append(f"{title}: no seed is finished.")
+        elif gone:
+            told.append(
+                f"{title}: {_many(len(gone), 'seed')} of {len(asked.seeds)} not finished ({_listed(gone)})."
+            )
+    if told:
+        told.append("Not finished: failed, stopped or not started. Run the same command again to continue.")
+    if not any(row.get("n_hard") for row in own):
+        told.append("These data have no hard subset: nothing is said of hard rows.")
+    if not told:
+        return f"Nothing: every method has all {_many(len(asked.seeds), 'seed')} that were asked for.", []
+    return "", told
+
+
+def _side(d: PairedDifference) -> int | None:
+    """-1 where the whole interval lies below zero, 1 above, 0 where it includes zero; None: no interval."""
+    if math.isnan(d.low) or math.isnan(d.high):
+        return None
+    return int(d.low > 0) - int(d.high < 0)
+
+
+def _difference(d: PairedDifference) -> str:
+    """ "−0.014 [−0.025, −0.002]", with as many decimals as it takes to see on which side of zero it lies."""
+    if _side(d) is None:
+        return signed(d.estimate).text
+    decimals = next((n for n in range(3, 9) if round(d.low, n) and round(d.high, n)), 3)
+    middle, low, high = (signed(value, decimals=decimals).text for value in (d.estimate, d.low, d.high))
+    return f"{middle} [{low}, {high}]".replace(" ", UNBROKEN)
+
+
+def _value(cell: Cell) -> str:
+    return estimate(cell.mean, cell.standard_error).text.replace(" ", UNBROKEN)
+
+
+def _titles(methods: Iterable[str]) -> str:
+    return _listed([METHODS.get(method, method) for method in methods])
+
+
+def _listed(items: Sequence[object]) -> str:
+    """
+    >>> _listed([42, 43, 44])
+    '42, 43 and 44'
+    """
+    *most, last = map(str, items)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _many(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,124 @@
+import json
+import shlex
+import shutil
+
+import pytest
+
+from calmoe.errors import InputError
+from calmoe.experiments import reporting
+from calmoe.experiments.reporting import reproduce, write_report
+from calmoe.experiments.sealing import read_sealed, write_sealed
+from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
+from calmoe.predictions import Predictions
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures take seconds, and have their own tests."""
+    monkeypatch.setattr(reporting, "draw", lambda of_runs: ({}, {"frontier": "<not> now"}))
+
+
+def page_of(run, to):
+    return write_report(run, to).page.read_text()
+
+
+def drop(run, method):
+    """As a method that failed: no finished node, no row."""
+    for mark in run.glob("nodes/*/history.json"):
+        if Predictions.load(mark.parent / "test.safetensors").metadata["method"] == method:
+            shutil.rmtree(mark.parent)
+
+
+def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
+    page = page_of(reference, tmp_path / "report")
+    for expected in (
+        "<h1>Calibration on digits</h1>",
+        "4 methods on digits, 1 seed (42)",
+        "There is one seed, so there are no intervals",
+        "Nothing: every method has all 1 seed",
+        "Not drawn, frontier: &lt;not&gt; now.",
+        "calmoe run digits --methods single,vanilla,mocae,robust --seeds 42",
+        "training.learning_rate",
+    ):
+        assert expected in page
+    again = page_of(reference, tmp_path / "again")
+    assert again == page
+
+
+def test_a_failed_method_is_named(finished, undrawn, tmp_path):
+    drop(finished, "robust")
+    (finished / "results.jsonl").unlink()
+    page = page_of(finished, tmp_path / "report")
+    assert "Robust MoE: no seed is finished." in page
+    methods = {json.loads(line)["method"] for line in (tmp_path / "report/results.jsonl").open()}
+    assert methods == {"single", "vanilla", "mocae"}
+
+
+def test_a_run_that_was_stopped_is_reported_as_far_as_it_came(finished, undrawn, tmp_path):
+    sealed = (finished / "results.jsonl").read_bytes()
+    assert page_of(finished, tmp_path / "sealed")
+    (finished / "done.json").unlink()
+    page_of(finished, tmp_path / "computed")
+    assert (tmp_path / "sealed" / "results.jsonl").read_bytes() == sealed
+    assert (tmp_path / "computed" / "results.jsonl").read_bytes() == sealed
+
+
+def test_without_a_hard_subset(finished, undrawn, tmp_path):
+    record = read_sealed(finished / "spec.json")
+    write_sealed(finished / "spec.json", {**record, "hard": None})
+    (finished / "done.json").unlink()
+    page = page_of(finished, tmp_path / "report")
+    assert "These data have no hard subset" in page
+
+
+def test_without_vanilla(finished, undrawn, tmp_path):
+    drop(finished, "vanilla")
+    (finished / "done.json").unlink()
+    page = page_of(finished, tmp_path / "report")
+    assert "There are no results of Vanilla MoE in this run" in page
+    assert 'href="#against-vanilla-moe"' not in page
+
+
+def test_where_it_ran_may_be_unknown(finished, undrawn, tmp_path):
+    (finished / "environment.json").write_text("damaged")
+    assert "not recorded" in page_of(finished, tmp_path / "report")
+
+
+def test_nothing_finished_is_one_line(finished, tmp_path):
+    shutil.rmtree(finished / "nodes")
+    with pytest.raises(InputError, match="no finished method"):
+        write_report(finished, tmp_path / "report")
+    with pytest.raises(InputError, match="is not a run folder"):
+        write_report(tmp_path, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+def plain(spec):
+    return {"spec": json.loads(json.dumps(spec, default=vars))}
+
+
+@pytest.mark.parametrize("changes", [[], ["epochs=10"], ["hidden=[8, 8]", "routing=top2", "eta=0.5"]])
+def test_the_command_gives_the_same_run(changes):
+    spec = with_settings(load_preset("digits"), changes)
+    spec = narrowed(spec, methods=("vanilla", "robust"), seeds=(7, 8), protocol="published")
+    first, second = reproduce(plain(spec)).splitlines()
+    words = shlex.split(first)
+    options = list(zip(words[3::2], words[4::2], strict=True))
+    given = dict(options)
+    again = with_settings(load_preset(words[2]), [value for name, value in options if name == "--set"])
+    assert spec == narrowed(
+        again,
+        methods=parse_methods(given["--methods"]),
+        seeds=parse_seeds(given["--seeds"]),
+        protocol=given["--protocol"],
+    )
+    assert second == "calmoe report runs/digits"
+
+
+def test_epochs_do_not_move_the_warmup():
+    spec = with_settings(load_preset("digits"), ["epochs=25", "warmup=20"])
+    assert "--set epochs=25 --set warmup=20" in reproduce(plain(spec))
+
+
+def test_what_the_preset_says_is_left_out():
+    assert reproduce(plain(load_preset("digits"))).splitlines()[0] == "calmoe run digits"

@@ -1,0 +1,132 @@
+import pytest
+
+from calmoe.report.summary import Asked, in_words
+
+BASE = {"n": 900, "n_hard": 97, "temperature_status": "optimum"}
+
+
+def rows(method, nll, ece=None, hard=None, protocol="corrected", first_seed=42, **more):
+    """One row a seed; ECE and hard ECE are the NLL's numbers if not given."""
+    columns = zip(nll, ece or nll, hard or nll, strict=True)
+    return [
+        {"method": method, "seed": seed, "protocol": protocol, "nll_ts": a, "ece_ts": b, "hard_ece_ts": c}
+        | BASE
+        | more
+        for seed, (a, b, c) in enumerate(columns, first_seed)
+    ]
+
+
+def words(
+    found, methods=("vanilla", "robust"), seeds=(42, 43, 44), protocols=("corrected",), dataset="digits"
+):
+    asked = Asked(dataset=dataset, methods=methods, seeds=seeds, protocols=protocols)
+    points = in_words(found, asked)
+    return {p.lead: " ".join([p.text, *p.bullets]).strip().replace("\xa0", " ") for p in points}
+
+
+VANILLA = rows("vanilla", [0.20, 0.22, 0.21])
+
+
+def test_what_was_done_is_named():
+    told = words(VANILLA + rows("robust", [0.3, 0.3, 0.3]))["What was done"]
+    assert told.startswith("2 methods on digits, 3 seeds (42, 43 and 44): Vanilla MoE and Robust MoE.")
+    assert "Tested on 900 rows, 97 of them hard." in told
+    assert "Corrected protocol: temperatures are fitted to convergence" in told
+
+
+def test_an_interval_that_includes_zero_is_no_evidence():
+    told = words(VANILLA + rows("robust", [0.10, 0.30, 0.20]))
+    assert (
+        "NLL: Robust MoE has the lowest mean, 0.200 ± 0.058. Vanilla MoE has 0.210 ± 0.006"
+        in told["Lowest means"]
+    )
+    assert told["Lowest means"].count("no evidence of a difference") == 3
+    assert "NLL: No evidence of a difference for Robust MoE." in told["Against Vanilla MoE"]
+    assert "better" not in told["Against Vanilla MoE"]
+
+
+def test_an_interval_that_leaves_out_zero_is_told_with_its_ends():
+    told = words(VANILLA + rows("robust", [0.10, 0.121, 0.11]))
+    assert "NLL: Lower (better) for Robust MoE, −0.100 [−0.101, −0.098]." in told["Against Vanilla MoE"]
+    worse = words(VANILLA + rows("robust", [0.30, 0.321, 0.31]))
+    assert "NLL: Higher (worse) for Robust MoE, +0.100 [+0.099, +0.102]" in worse["Against Vanilla MoE"]
+    assert "NLL: Vanilla MoE has the lowest mean, 0.210 ± 0.006." in worse["Lowest means"]
+
+
+def test_a_bound_close_to_zero_shows_its_side():
+    near = [0.20 - 0.00100, 0.22 - 0.00104, 0.21 - 0.00102]
+    told = words(VANILLA + rows("robust", near))["Against Vanilla MoE"]
+    assert "[−0.001, −0.001]" in told
+    nearer = [0.20 - 0.00020, 0.22 - 0.00024, 0.21 - 0.00022]
+    assert "[−0.0003, −0.0002]" in words(VANILLA + rows("robust", nearer))["Against Vanilla MoE"]
+
+
+def test_the_best_of_many_is_said_to_be_picked():
+    found = VANILLA + rows("robust", [0.10, 0.121, 0.11]) + rows("fgr", [0.2, 0.2, 0.2])
+    told = words(found, methods=("vanilla", "fgr", "robust"))
+    assert "leaves out zero; but it was picked for its mean, out of 3." in told["Lowest means"]
+    assert "These are 6 comparisons, not corrected for their number" in told["Uncertain"]
+    assert "about 0.3 would still stand out" in told["Uncertain"]
+
+
+def test_a_tie_is_shared():
+    told = words(VANILLA + rows("robust", [0.2101, 0.2101, 0.2101]))["Lowest means"]
+    assert "NLL: Vanilla MoE and Robust MoE share the lowest mean, 0.210." in told
+
+
+def test_missing_methods_and_seeds_are_named():
+    found = VANILLA + rows("robust", [0.3], first_seed=43)
+    told = words(found, methods=("vanilla", "fgr", "robust"))["Missing"]
+    assert "FGR: no seed is finished." in told
+    assert "Robust MoE: 2 seeds of 3 not finished (42 and 44)." in told
+    assert "Vanilla" not in told
+    assert words(VANILLA, methods=("vanilla",))["Missing"].startswith("Nothing: every method has all 3 seeds")
+
+
+def test_a_best_with_fewer_seeds_says_so():
+    told = words(VANILLA + rows("robust", [0.1, 0.1]))["Lowest means"]
+    assert "Robust MoE has the lowest mean, 0.100 ± 0.000 over 2 seeds only." in told
+
+
+def test_one_seed_has_no_intervals():
+    told = words(rows("vanilla", [0.2]) + rows("robust", [0.1]), seeds=(42,))
+    assert "There is one seed, so there are no intervals" in told["Uncertain"]
+    assert "one seed says nothing of chance" in told["Lowest means"]
+    assert "Against Vanilla MoE" not in told
+    assert "[" not in " ".join(told.values())
+
+
+def test_without_a_hard_subset_nothing_is_said_of_it():
+    found = [{**row, "hard_ece_ts": None, "n_hard": 0} for row in VANILLA + rows("robust", [0.1, 0.3, 0.2])]
+    told = words(found)
+    assert "These data have no hard subset" in told["Missing"]
+    assert "Hard ECE" not in " ".join(told.values())
+    assert "Tested on 900 rows." in told["What was done"]
+
+
+def test_without_a_baseline_there_is_nothing_to_compare():
+    told = words(rows("robust", [0.1, 0.2, 0.3]))
+    assert "There are no results of Vanilla MoE in this run" in told["Against Vanilla MoE"]
+    assert "Vanilla MoE: no seed is finished." in told["Missing"]
+
+
+def test_temperatures_without_an_optimum_are_named():
+    found = VANILLA + rows("robust", [0.1, 0.3, 0.2], temperature_status="at the bound")
+    assert "no optimal temperature for Robust MoE seed 42" in words(found)["Uncertain"]
+
+
+def test_the_converged_protocol_is_spoken_of_and_the_paper_compared():
+    published = [{**row, "protocol": "published", "ece": 0.0551} for row in VANILLA]
+    published[0]["ece"] = 0.0549
+    told = words(VANILLA + published, ("vanilla",), protocols=("corrected", "published"), dataset="cifar10h")
+    assert "Corrected protocol" in told["What was done"]
+    assert told["Beside the paper"].startswith("Of the paper's 42 cells, 3 can be compared")
+    assert told["Beside the paper"].endswith("1 lie within two combined standard errors, 2 beyond.")
+    only = words(published, ("vanilla",), protocols=("published",))
+    assert "stops before it converges" in only["What was done"]
+
+
+@pytest.mark.parametrize("claim", ["win", "beat", "significant", "prove"])
+def test_no_big_words(claim):
+    found = VANILLA + rows("robust", [0.10, 0.121, 0.11]) + rows("fgr", [0.2, 0.3, 0.2])
+    assert claim not in " ".join(words(found, methods=("vanilla", "fgr", "robust")).values()).lower()
