@@ -171,8 +171,11 @@ def _spec(
 
 @app.command("report")
 def report_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[
+        list[Path], typer.Argument(help="The folder of a run; more of them, and sweeps, go into one report.")
+    ],
     to: Annotated[Path | None, typer.Option(help="Where to write. [default: RUN/report]")] = None,
+    data: Data = None,
 ) -> None:
     """Write a run's report: one page (HTML), its tables (Markdown, LaTeX, CSV) and its figures.
 
@@ -180,8 +183,8 @@ def report_command(
     """
     from calmoe.experiments.reporting import write_report
 
-    folder = to or run / "report"
-    written = write_report(run, folder)
+    folder = to or run[0] / "report"
+    written = write_report(run, folder, data)
     typer.echo(f"{len(written.tables)} tables in {folder / 'tables.md'}: {', '.join(written.tables)}")
     typer.echo(f"{len(written.figures)} figures in {folder / 'figures'}: {', '.join(written.figures)}")
     for name, reason in written.missing.items():
@@ -218,12 +221,11 @@ def compare_command(
     Example: calmoe compare runs/cifar10h
     """
     from calmoe.experiments.engine import make_console
-    from calmoe.experiments.store import RunFolder, read_results
+    from calmoe.experiments.records import record_of
+    from calmoe.experiments.store import read_results
     from calmoe.report import compare, comparison_table, is_published
 
-    record = RunFolder(run).record()
-    if record is None:
-        raise InputError(f"{run} is not a run folder: `calmoe run` makes one")
+    record = record_of(run)
     own = record["spec"]["dataset"]
     table = dataset or own
     if not is_published(table):

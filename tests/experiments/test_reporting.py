@@ -6,9 +6,13 @@ import pytest
 
 from calmoe.errors import InputError
 from calmoe.experiments import reporting
-from calmoe.experiments.reporting import reproduce, write_report
+from calmoe.experiments.engine import run
+from calmoe.experiments.pages import command
+from calmoe.experiments.reporting import write_report
 from calmoe.experiments.sealing import read_sealed, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
+from calmoe.experiments.store import read_results
+from calmoe.experiments.sweep import make_sweep
 from calmoe.predictions import Predictions
 
 
@@ -19,7 +23,7 @@ def undrawn(monkeypatch):
 
 
 def page_of(run, to):
-    return write_report(run, to).page.read_text()
+    return write_report([run], to).page.read_text()
 
 
 def drop(run, method):
@@ -87,9 +91,9 @@ def test_where_it_ran_may_be_unknown(finished, undrawn, tmp_path):
 def test_nothing_finished_is_one_line(finished, tmp_path):
     shutil.rmtree(finished / "nodes")
     with pytest.raises(InputError, match="no finished method"):
-        write_report(finished, tmp_path / "report")
+        write_report([finished], tmp_path / "report")
     with pytest.raises(InputError, match="is not a run folder"):
-        write_report(tmp_path, tmp_path / "report")
+        write_report([tmp_path], tmp_path / "report")
     assert not (tmp_path / "report").exists()
 
 
@@ -101,8 +105,7 @@ def plain(spec):
 def test_the_command_gives_the_same_run(changes):
     spec = with_settings(load_preset("digits"), changes)
     spec = narrowed(spec, methods=("vanilla", "robust"), seeds=(7, 8), protocol="published")
-    first, second = reproduce(plain(spec)).splitlines()
-    words = shlex.split(first)
+    words = shlex.split(command(plain(spec)))
     options = list(zip(words[3::2], words[4::2], strict=True))
     given = dict(options)
     again = with_settings(load_preset(words[2]), [value for name, value in options if name == "--set"])
@@ -112,13 +115,79 @@ def test_the_command_gives_the_same_run(changes):
         seeds=parse_seeds(given["--seeds"]),
         protocol=given["--protocol"],
     )
-    assert second == "calmoe report runs/digits"
 
 
 def test_epochs_do_not_move_the_warmup():
     spec = with_settings(load_preset("digits"), ["epochs=25", "warmup=20"])
-    assert "--set epochs=25 --set warmup=20" in reproduce(plain(spec))
+    assert "--set epochs=25 --set warmup=20" in command(plain(spec))
 
 
 def test_what_the_preset_says_is_left_out():
-    assert reproduce(plain(load_preset("digits"))).splitlines()[0] == "calmoe run digits"
+    assert command(plain(load_preset("digits"))) == "calmoe run digits"
+
+
+@pytest.fixture(scope="module")
+def swept(tiny, quiet, tmp_path_factory):
+    """A sweep of each setting, two seeds."""
+    spec, folders = narrowed(tiny, methods=("robust",), seeds=(42, 43)), []
+    for setting, values in (("eta", (1, 2)), ("warmup", (0, 2))):
+        folders.append(tmp_path_factory.mktemp("sweep") / setting)
+        run(spec, folders[-1], sweep=make_sweep(setting, values), console=quiet)
+    return folders
+
+
+def test_sweeps_stand_beside_the_run(reference, swept, undrawn, tmp_path):
+    written = write_report([reference, *swept], tmp_path)
+    assert {"sweep_eta-corrected", "sweep_warmup-corrected", "eta_gamma"} <= set(written.tables)
+    assert {"examples", "sweep_eta", "sweep_warmup", "eta_gamma"} <= set(written.figures)
+    page = written.page.read_text()
+    for expected in (
+        "Sweep of η",
+        "2 values from 1 to 2, 2 seeds",
+        "calmoe sweep eta digits --values 1,2 --seeds 42,43",
+        "calmoe report runs/digits runs/digits-eta runs/digits-warmup",
+        "The worst failures, not typical images",
+    ):
+        assert expected in page
+    rows = [json.loads(line) for line in (tmp_path / "sweep_eta.jsonl").open()]
+    assert [(row["value"], row["seed"]) for row in rows] == [(1, 42), (1, 43), (2, 42), (2, 43)]
+    assert len(json.loads((tmp_path / "sources.json").read_text())) == 3
+
+
+def test_a_sweep_alone_is_a_report(swept, tmp_path):
+    written = write_report(swept[1:], tmp_path)
+    assert written.tables == ["sweep_warmup-corrected"]
+    assert written.figures == ["sweep_warmup"]
+    assert "Sweep of warm-up epochs" in written.page.read_text()
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+def test_a_later_folder_replaces_methods_and_adds_its_own(finished, tiny, quiet, undrawn, tmp_path):
+    later = tmp_path / "later"
+    run(narrowed(tiny, methods=("fgr", "robust"), seeds=(43,)), later, console=quiet)
+    written = write_report([finished, later], tmp_path / "report")
+    rows = [json.loads(line) for line in (tmp_path / "report" / "results.jsonl").open()]
+    assert [(row["method"], row["seed"]) for row in rows] == [
+        ("single", 42), ("vanilla", 42), ("mocae", 42), ("fgr", 43), ("robust", 43),
+    ]  # fmt: skip
+    assert rows[:3] == read_results(finished)[:3]
+    assert rows[3:] == read_results(later)
+    assert "Robust MoE: 1 seed of 2 not finished (42)." in written.page.read_text()
+
+
+def test_folders_of_another_kind_are_refused(finished, swept, tiny, quiet, tmp_path):
+    other = tmp_path / "other"
+    run(with_settings(narrowed(tiny, methods=("single",)), ["hidden=[4]"]), other, console=quiet)
+    with pytest.raises(InputError, match="model differ"):
+        write_report([finished, other], tmp_path / "report")
+    with pytest.raises(InputError, match="second sweep of eta"):
+        write_report([swept[0], swept[0]], tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+def test_without_the_images_there_are_no_examples(finished, undrawn, monkeypatch, tmp_path):
+    def gone(*_):
+        raise InputError("give --data")
+
+    monkeypatch.setattr("calmoe.experiments.sources.load_dataset", gone)
+    assert write_report([finished], tmp_path).missing["examples"] == "give --data"

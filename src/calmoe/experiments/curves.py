@@ -1,34 +1,42 @@
 """From a run folder to the numbers of its figures."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from calmoe.errors import InputError
 from calmoe.experiments.evaluation import SOLVER, VALIDATION
 from calmoe.experiments.methods import METHODS, in_order, source
 from calmoe.experiments.plan import leaves
-from calmoe.experiments.records import plan_of
+from calmoe.experiments.records import plan_of, record_of
 from calmoe.experiments.spec import from_table
 from calmoe.experiments.store import HISTORY, RunFolder
+from calmoe.predictions import Predictions
 from calmoe.report.curves import curves, per_expert
 
 
-def run_curves(path: Path, protocol: str | None = None) -> list[dict[str, Any]]:
-    """The curves of every finished method and seed; the protocol is the run's own if not given."""
-    folder = RunFolder(path)
-    record = folder.record()
-    if record is None:
-        raise InputError(f"there is no run in {path}: give the folder that `calmoe run` wrote")
+class Model(NamedTuple):
+    """What a finished model says of validation and test, as its method reads it, and how it got there."""
+
+    method: str
+    seed: int
+    validation: Predictions
+    test: Predictions
+    history: list[dict[str, float]]
+
+
+def models(path: Path, protocol: str | None = None, seeds: Sequence[int] | None = None) -> Iterator[Model]:
+    """Every finished method and seed of a run; the protocol is the run's own if not given."""
+    folder, record = RunFolder(path), record_of(path)
     spec = from_table(record["spec"])
     protocol = protocol or spec.protocol
     if protocol not in record["protocols"]:
         raise InputError(f"{path} can be judged by {', '.join(record['protocols'])}, not {protocol!r}")
     nodes = plan_of(spec, record)
     done, trained = folder.done(nodes), leaves(nodes)
-    found = []
     for method in in_order(spec.methods):
-        for seed in spec.seeds:
+        for seed in (seed for seed in spec.seeds if seeds is None or seed in seeds):
             node = trained[source(method), seed]
             if node.key in done:
                 predictions = folder.predictions(node)
@@ -36,8 +44,20 @@ def run_curves(path: Path, protocol: str | None = None) -> list[dict[str, Any]]:
                 if METHODS[method].post_hoc == "per_expert_temperature":
                     validation, test = per_expert(validation, test, SOLVER[protocol])
                 history = _own_history(method, json.loads((folder.node(node) / HISTORY).read_bytes()))
-                facts = {"dataset": spec.dataset, "protocol": protocol, "seed": seed}
-                found.append(facts | curves(method, validation, test, record["hard"], history))
+                yield Model(method, seed, validation, test, history)
+
+
+def run_curves(path: Path, protocol: str | None = None) -> list[dict[str, Any]]:
+    """The curves of every finished method and seed; the protocol is the run's own if not given."""
+    record = record_of(path)
+    facts = {
+        "dataset": record["spec"]["dataset"],
+        "protocol": protocol or record["spec"]["protocol"],
+    }
+    found = [
+        {**facts, "seed": seed, **curves(method, validation, test, record["hard"], history)}
+        for method, seed, validation, test, history in models(path, protocol)
+    ]
     if not found:
         raise InputError(f"{path} has no finished method: run `calmoe run` there again")
     return found

@@ -22,7 +22,7 @@ from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
-from calmoe.report.sweeps import sweep_table
+from calmoe.report.sweeps import SETTINGS, sweep_table
 from calmoe.training import Diverged, ModelSettings, Trainer
 
 WIDTH = 150  # of the table where there is no terminal
@@ -63,7 +63,7 @@ def run(
         with folder.locked():
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
-    dataset = load_dataset(spec.dataset, data, spec.protocol)
+    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target)
     record = describe_run(spec, dataset, data, where.type, sweep)
     with folder.locked(), _threads(spec.model):
         record = join(folder, record)
@@ -96,7 +96,7 @@ def show_plan(
     """Draw the plan and what of it is done; nothing is written."""
     folder = RunFolder(out)
     if folder.record() is None:
-        dataset = load_dataset(spec.dataset, data, spec.protocol)
+        dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target)
         record = describe_run(spec, dataset, data, pick_device(device).type, sweep)
     else:
         record = recorded(folder, spec, sweep)
@@ -207,10 +207,11 @@ def _report(
 def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -> Grid:
     """The paper's table under one protocol, with the proper scores beside it; a sweep's by value."""
     seeds = sorted({row["seed"] for row in rows if row["protocol"] == protocol})
-    title = f"{dataset}, {protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
+    title = f"{protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
     if "value" in rows[0]:
-        return sweep_table(rows, protocol, title)
-    return main_table(summarise(rows, protocol), (*PAPER_COLUMNS, "nll_ts", "brier_ts"), title)
+        return sweep_table(rows, protocol, f"{dataset}, sweep of {SETTINGS[rows[0]['setting']]}, {title}")
+    columns = (*PAPER_COLUMNS, "nll_ts", "brier_ts")
+    return main_table(summarise(rows, protocol), columns, f"{dataset}, {title}")
 
 
 def pick_device(name: str) -> torch.device:

@@ -26,6 +26,7 @@ OF_OBJECTIVE = {
     "entropic": ("eta",),
     "cvar": ("gamma",),
 }
+SINCE = ("weights", "pooling")  # settings that keys made before them do not have: left out where empty
 OF_RECTIFIED = ("filter_fraction", "filter_variant")
 
 
@@ -155,7 +156,7 @@ def _node(
     training = asdict(spec.training)
     facts = {
         **data,
-        "model": asdict(spec.model),
+        "model": {k: v for k, v in asdict(spec.model).items() if v or k not in SINCE},
         "training": {name: training[name] for name in used},
         "seed": seed,
         "stage": asdict(stage),

@@ -10,7 +10,7 @@ from calmoe.errors import InputError
 from calmoe.experiments.methods import in_order
 from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.spec import RunSpec, from_table
-from calmoe.experiments.store import RunFolder
+from calmoe.experiments.store import SPEC, RunFolder
 from calmoe.experiments.sweep import Sweep, make_sweep
 
 Record = dict[str, Any]
@@ -25,7 +25,7 @@ def describe_run(
         protocol
         for protocol in PROTOCOLS
         if protocol == spec.protocol
-        or load_dataset(spec.dataset, data, protocol).training_fingerprint() == own
+        or load_dataset(spec.dataset, data, protocol, spec.target).training_fingerprint() == own
     ]
     record = {
         "spec": asdict(spec),
@@ -65,6 +65,14 @@ def recorded(folder: RunFolder, spec: RunSpec, sweep: Sweep | None = None) -> Re
     here = {"spec": asdict(spec)} | ({"sweep": sweep.asdict()} if sweep else {})
     _refuse_other(folder, _flat({name: old[name] for name in ("spec", "sweep") if name in old}), _flat(here))
     return old
+
+
+def record_of(path: Path) -> Record:
+    """The record of a folder that must hold a run or a sweep."""
+    record = RunFolder(path).record()
+    if record is None:
+        raise InputError(f"{path} is not a run folder: it has no {SPEC}; `calmoe run` makes one")
+    return record
 
 
 def sweep_of(record: Record) -> Sweep | None:

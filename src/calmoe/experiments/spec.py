@@ -53,6 +53,7 @@ class RunSpec:
 
     dataset: str
     protocol: str = "corrected"
+    target: str = ""  # the domain to test on, where the dataset has several
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     keep_weights: bool = True
@@ -188,7 +189,7 @@ def _check_bounds(key: str, value: Any) -> None:
 def _places() -> dict[str, tuple[str, ...]]:
     """Where each setting lives, under its dotted name and, for short, its last part."""
     places: dict[str, tuple[str, ...]] = {
-        name: (name,) for name in ("protocol", "keep_weights", "methods", "seeds")
+        name: (name,) for name in ("protocol", "target", "keep_weights", "methods", "seeds")
     }
     for section, kind in (("model", ModelSettings), ("training", TrainingSettings)):
         for field in fields(kind):

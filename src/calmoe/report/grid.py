@@ -201,6 +201,10 @@ _LATEX = {
     "±": r"$\pm$",
     "−": "$-$",
     "–": "--",
+    "η": r"$\eta$",
+    "Γ": r"$\Gamma$",
+    "⌈": r"$\lceil$",
+    "⌉": r"$\rceil$",
     **{symbol: f"${symbol}$" for symbol in "<>|"},
     **{symbol: f"\\{symbol}" for symbol in "&%$#_{}"},
 }

@@ -16,8 +16,10 @@ from matplotlib.lines import Line2D
 from calmoe.errors import InputError, check_known
 from calmoe.report.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure
 from calmoe.report.grid import Entry, Grid, Heading, count, label, signed
+from calmoe.report.page import Point
 from calmoe.report.published import published
 from calmoe.report.tables import (
+    COLUMNS,
     METHOD,
     METHODS,
     MISSING,
@@ -89,6 +91,33 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
             tuple((_method(method), _value(value), *next(entries)[1:]) for value in of)
             for method, of in found.items()
         ),
+    )
+
+
+def sweep_in_words(rows: Rows, protocol: str, default: float | None = None) -> Point:
+    """Where the means are best, method by method, and where the default stands."""
+    setting, found = _setting(rows), _found(rows, protocol)
+    values = sorted({value for of in found.values() for value in of})
+    cells = [cells for of in found.values() for cells in of.values()]
+    columns = {"hard_ece": "hard ECE", "hard_ece_ts": "hard ECE after temperature", "accuracy": "accuracy"}
+    bullets = []
+    for method, of in found.items():
+        for column, title in columns.items():
+            known = {value: _cell(c, column) for value, c in of.items() if _cell(c, column).n}
+            if known:
+                mean = COLUMNS[column][1](cell.mean for cell in known.values())
+                best = next(value for value, cell in known.items() if cell.mean == mean)
+                word = "highest" if column == "accuracy" else "lowest"
+                at = f"{word} mean at {best:g}, {_estimate(known[best], 3).text}"
+                if default in known and best != default:
+                    at += f"; at the default, {default:g}, {_estimate(known[default], 3).text}"
+                bullets.append(f"{METHODS.get(method, method)}, {title}: {at}.")
+    return Point(
+        f"Sweep of {SETTINGS[setting]}",
+        f"{len(values)} values from {values[0]:g} to {values[-1]:g}, {_seeds_told(cells)}, {protocol} "
+        "protocol. A best mean picked from so many flatters itself; where standard errors overlap, nothing "
+        "is told apart.",
+        bullets,
     )
 
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """A backbone and a mixture head. `hidden` is for the MLP; `stem`, `stages`, `variant` are for ResNets."""
+    """A backbone and a mixture head. `hidden` is for the MLP; `stem`, `stages`, `variant` are for ResNets.
+
+    `weights` is where a pretrained backbone's come from; `pooling` is for text encoders.
+    """
 
     backbone: str = "mlp"
     hidden: tuple[int, ...] = (128,)
@@ -15,6 +18,8 @@ class ModelSettings:
     experts: int = 4
     router_hidden: int = 128
     routing: str = "soft"
+    weights: str = ""
+    pooling: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

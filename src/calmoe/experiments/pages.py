@@ -1,0 +1,259 @@
+"""A run's page: what it found in words, its tables and figures, and how to run it again."""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import calmoe
+from calmoe.data import PROTOCOLS
+from calmoe.errors import InputError
+from calmoe.experiments.records import Record, sweep_of
+from calmoe.experiments.sources import Sources
+from calmoe.experiments.spec import load_preset
+from calmoe.experiments.sweep import parse_values
+from calmoe.report import Grid
+from calmoe.report.grid import Entry, Heading, label
+from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
+from calmoe.report.summary import Asked, in_words
+from calmoe.report.sweeps import SETTINGS, sweep_in_words
+from calmoe.report.tables import METHODS
+
+CAPTIONS = {
+    "reliability": "Reliability, as trained. Points above the dotted line: less sure than right; below: more "
+    "sure than right. Bars are 95 % intervals; the strip shows how many rows have that confidence.",
+    "reliability_scaled": "Reliability, after the temperature that validation chose.",
+    "histograms": "How confident each method is, as trained. The gap is mean confidence minus accuracy: "
+    "above zero is overconfident.",
+    "histograms_scaled": "How confident each method is, after the temperature that validation chose.",
+    "groups": "Accuracy and ECE of every group, as trained. Compare methods within a group: small groups "
+    "have an inflated ECE.",
+    "groups_scaled": "Accuracy and ECE of every group, after the temperature that validation chose.",
+    "levels": "Accuracy and mean confidence by level of agreement. Where confidence lies above accuracy, the "
+    "method is overconfident on those rows.",
+    "frontier": "ECE against hard ECE as one temperature sweeps, and the lowest hard ECE that any "
+    "temperature reaches within a budget of ECE. Curves that coincide differ by their temperature alone.",
+    "tilt": "The tilted objectives during training: how many examples are pushed away, and how far the "
+    "adversary's weights are from even (Γ_eff = 1 is even).",
+    "routing": "How evenly the router spreads its weight, and how much the experts disagree, on easy and on "
+    "hard rows.",
+    "examples": "Each method's probabilities for the true class and the likeliest others, from one seed.",
+    "sweep_eta": "ECE of the hard subset, raw and after a temperature, and accuracy, by η.",
+    "sweep_warmup": "ECE of the hard subset, raw and after a temperature, and accuracy, by warm-up.",
+    "eta_gamma": "How far the tilted weights of a batch are from even, by η, in the last epoch.",
+}
+HOW = {
+    "results": "ECE is the average gap between confidence and accuracy; NLL and Brier also reward being "
+    "right. “+TS” is after one temperature fitted on validation, “hard” is the hard subset. Bold is the best "
+    "mean, which alone proves nothing. Select a heading to sort.",
+    "paired": "Each method minus Vanilla MoE, seed by seed. Below zero is better. Bold intervals leave out "
+    "zero; they are not corrected for their number.",
+    "comparison": "The paper's cells beside ours. A difference of more than two combined standard errors is "
+    "marked.",
+    "confidence": "Is a method right as often as it says? Perfect calibration lies on the dotted line. "
+    "All figures: {protocol} protocol, with temperatures fitted to convergence.",
+    "groups": "A method can be calibrated on average and not within any group.",
+    "frontier": "Much of a method's advantage can be its temperature. This asks what is left when every "
+    "method may choose its own.",
+    "inside": "What the objective, the router and the experts do.",
+    "examples": "The worst failures, not typical images: hard test images on which Vanilla MoE is wrong with "
+    "the most confidence. Some labels are doubtful themselves.",
+    "eta": "η sets how hard training leans on its largest losses; all else stays. Bars are standard errors "
+    "over seeds. Choose η by validation, not from these test rows.",
+    "warmup": "How many epochs of plain training come before the robust objective; all else stays. Bars are "
+    "standard errors over seeds. Choose it by validation, not from these test rows.",
+}
+FIGURES = {
+    "Confidence and accuracy": (
+        "confidence",
+        ("reliability", "reliability_scaled", "histograms", "histograms_scaled"),
+    ),
+    "Groups": ("groups", ("groups", "groups_scaled", "levels")),
+    "What a temperature can do": ("frontier", ("frontier",)),
+    "Inside the mixture": ("inside", ("tilt", "routing")),
+    "Example failures": ("examples", ("examples",)),
+}
+
+
+def run_page(
+    sources: Sources, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
+) -> Page:
+    """All sources as a page."""
+    spec = sources.record["spec"]
+    counted = f"{_many(spec['methods'], 'method')}, {_many(spec['seeds'], 'seed')}"
+    swept = f", {_many(list(sources.sweeps), 'sweep')}" if sources.sweeps else ""
+    return Page(
+        title=f"Calibration on {spec['dataset']}",
+        subtitle=f"{counted}{swept}; a run of calmoe",
+        summary=_summary(sources),
+        sections=[
+            *_table_sections(grids),
+            *_figure_sections(pictures, missing, spec["protocol"]),
+            *_sweep_sections(sources, grids, pictures, missing),
+        ],
+        facts=_facts(sources),
+        footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
+    )
+
+
+def _summary(sources: Sources) -> list[Point]:
+    record = sources.record
+    spec, points = record["spec"], []
+    if sources.runs:
+        asked = Asked(
+            dataset=spec["dataset"],
+            methods=spec["methods"],
+            seeds=spec["seeds"],
+            protocols=record["protocols"],
+        )
+        points = in_words(sources.rows, asked)
+    for setting, sweep in sources.sweeps.items():
+        points.append(sweep_in_words(sweep.rows, spec["protocol"], spec["training"][setting]))
+    return points
+
+
+def _table_sections(grids: Mapping[str, Grid]) -> list[Section]:
+    results = [f"{protocol}{kind}" for protocol in PROTOCOLS for kind in ("", "-scores")]
+    sections = {
+        "Results": ("results", [grid for name, grid in grids.items() if name in results]),
+        "Against Vanilla MoE": ("paired", [grid for name, grid in grids.items() if name.endswith("-paired")]),
+        "Beside the paper": ("comparison", [grids[name] for name in grids if name == "comparison"]),
+    }
+    return [
+        Section(heading=heading, how=HOW[how], tables=of) for heading, (how, of) in sections.items() if of
+    ]
+
+
+def _figure_sections(
+    pictures: Mapping[str, Picture], missing: Mapping[str, str], protocol: str
+) -> list[Section]:
+    sections = [
+        Section(
+            heading=heading,
+            how=HOW[how].format(protocol=protocol),
+            figures=[pictures[name] for name in names if name in pictures],
+            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
+        )
+        for heading, (how, names) in FIGURES.items()
+    ]
+    return [section for section in sections if section.figures or section.notes]
+
+
+def _sweep_sections(
+    sources: Sources, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
+) -> list[Section]:
+    sections = []
+    for setting in sources.sweeps:
+        own = [f"sweep_{setting}", *(["eta_gamma"] if setting == "eta" else [])]
+        sections.append(
+            Section(
+                heading=f"Sweep of {SETTINGS[setting]}",
+                how=HOW[setting],
+                tables=[grid for name, grid in grids.items() if name.startswith(tuple(own))],
+                figures=[pictures[name] for name in own if name in pictures],
+                notes=[f"Not drawn, {name}: {missing[name]}." for name in own if name in missing],
+            )
+        )
+    return sections
+
+
+def _facts(sources: Sources) -> dict[str, Fact]:
+    record = sources.record
+    spec, sessions = record["spec"], [session for source in sources.all for session in source.sessions]
+    facts: dict[str, Fact] = {
+        "Dataset": spec["dataset"],
+        "Protocols": ", ".join(record["protocols"]),
+        "Methods": ", ".join(METHODS.get(method, method) for method in spec["methods"]),
+        "Seeds": ", ".join(map(str, spec["seeds"])),
+        "Hardware": _told(s["device"] for s in sessions),
+        "Code": _told(_version(s) for s in sessions),
+        "Dates": _told(str(s["date"])[:10] for s in sessions),
+        "To reproduce": Code(reproduce(sources)),
+        "Settings": _listing("All settings of the run", ("Setting", "Value"), _flat(record)),
+    }
+    if sessions:
+        names = ("date", "device", "cores", "python", "torch", "calmoe", "commit", "command")
+        typed = [{**session, "command": shlex.join(session["command"])} for session in sessions]
+        lines = [[_shown(session.get(name)) for name in names] for session in typed]
+        facts["Sessions"] = _listing("One line a session", [name.capitalize() for name in names], lines)
+    return facts
+
+
+def reproduce(sources: Sources) -> str:
+    """The commands that give all this again; what the preset says already is left out."""
+    dataset = sources.record["spec"]["dataset"]
+    records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
+    folders = [f"runs/{dataset}"] if sources.runs else []
+    folders += [f"runs/{dataset}-{setting}" for setting in sources.sweeps]
+    try:
+        commands = [command(record) for record in records]
+    except InputError:  # not one of the presets: as it was typed
+        typed = [source.sessions[-1]["command"] for source in sources.all if source.sessions]
+        return "\n".join(map(shlex.join, typed)) or "not recorded"
+    return "\n".join([*commands, shlex.join(["calmoe", "report", *folders, *_data(dataset)])])
+
+
+def command(record: Record) -> str:
+    """The `calmoe run` or `calmoe sweep` behind a record."""
+    spec, sweep = record["spec"], sweep_of(record)
+    preset = json.loads(json.dumps(asdict(load_preset(spec["dataset"]))))
+    words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec["dataset"]]
+    words += _data(spec["dataset"])
+    if sweep:
+        preset["methods"] = ["robust"]
+        if sweep != parse_values(sweep.setting, None, spec["training"]["epochs"]):
+            words += ["--values", ",".join(f"{value:g}" for value in sweep.values)]
+    for name in ("methods", "seeds", "protocol"):
+        if spec[name] != preset[name]:
+            value = spec[name] if name == "protocol" else ",".join(map(str, spec[name]))
+            words += [f"--{name}", value]
+    for section in ("model", "training"):
+        changed = {key for key, value in spec[section].items() if value != preset[section].get(key)}
+        changed |= {"warmup"} if "epochs" in changed else set()  # which would follow the epochs
+        for key in sorted(changed):
+            words += ["--set", f"{key}={json.dumps(spec[section][key])}"]
+    return shlex.join(words)
+
+
+def _data(dataset: str) -> list[str]:
+    return [] if dataset == "digits" else ["--data", "DIR"]
+
+
+def _version(session: Mapping[str, Any]) -> str:
+    """ "calmoe 0.1.0, commit 1a2b3c4 (changed since)"."""
+    commit = session.get("commit")
+    told = f"calmoe {session.get('calmoe')}" + (f", commit {commit[:10]}" if commit else "")
+    return told + (" (changed since)" if session.get("dirty") else "")
+
+
+def _told(values: Iterable[object]) -> str:
+    """Each once; "not recorded" for none."""
+    return ", ".join(dict.fromkeys(map(str, values))) or "not recorded"
+
+
+def _flat(record: Record) -> list[list[str]]:
+    spec = record["spec"]
+    plain = {name: value for name, value in spec.items() if not isinstance(value, dict)}
+    nested = {f"{part}.{k}": v for part in ("model", "training") for k, v in spec[part].items()}
+    rest = {name: value for name, value in record.items() if name != "spec"}
+    return [[name, _shown(value)] for name, value in (plain | nested | rest).items()]
+
+
+def _listing(caption: str, titles: Sequence[str], lines: Iterable[Sequence[str]]) -> Grid:
+    def row(line: Sequence[str]) -> tuple[Entry, ...]:
+        return tuple(label(text, text) for text in line)
+
+    return Grid(
+        caption, tuple(Heading(title, (title.lower(),)) for title in titles), (tuple(map(row, lines)),)
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _many(items: Sequence[object], noun: str) -> str:
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
