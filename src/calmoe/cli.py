@@ -176,6 +176,7 @@ def report_command(
     ],
     to: Annotated[Path | None, typer.Option(help="Where to write. [default: RUN/report]")] = None,
     data: Data = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="The figures as PDF too, for papers.")] = False,
 ) -> None:
     """Write a run's report: one page (HTML), its tables (Markdown, LaTeX, CSV) and its figures.
 
@@ -184,7 +185,7 @@ def report_command(
     from calmoe.experiments.reporting import write_report
 
     folder = to or run[0] / "report"
-    written = write_report(run, folder, data)
+    written = write_report(run, folder, data, pdf)
     typer.echo(f"{len(written.tables)} tables in {folder / 'tables.md'}: {', '.join(written.tables)}")
     typer.echo(f"{len(written.figures)} figures in {folder / 'figures'}: {', '.join(written.figures)}")
     for name, reason in written.missing.items():

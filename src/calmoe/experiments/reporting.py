@@ -134,11 +134,12 @@ class Written(NamedTuple):
     missing: dict[str, str]
 
 
-def write_report(folders: Sequence[Path], to: Path, data: Path | None = None) -> Written:
+def write_report(folders: Sequence[Path], to: Path, data: Path | None = None, pdf: bool = False) -> Written:
     """Write the page, the tables in three formats, the figures and their numbers, and their sources.
 
     Several run folders count as one run, in which a later folder's methods replace an earlier one's; sweeps
-    get sections of their own. `data` is where the dataset's files are, for the example images.
+    get sections of their own. `data` is where the dataset's files are, for the example images; with `pdf`
+    the figures are written as PDF too.
     """
     with one_thread():
         sources = read_sources(folders)
@@ -158,7 +159,7 @@ def write_report(folders: Sequence[Path], to: Path, data: Path | None = None) ->
     write_json(to / "sources.json", [{**s.record, "sessions": s.sessions} for s in sources.all])
     pictures = {}
     for name, figure in drawn.items():
-        (path,) = save(figure, to / "figures" / name, formats=("png",))
+        path, *_ = save(figure, to / "figures" / name, formats=("png", "pdf") if pdf else ("png",))
         pictures[name] = Picture(name, path.read_bytes(), figure.alt, CAPTIONS[name])
     write_whole(to / "report.html", run_page(sources, grids, pictures, missing).html().encode())
     return Written(to / "report.html", list(grids), list(drawn), missing)
