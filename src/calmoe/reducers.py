@@ -4,7 +4,7 @@ Given a process group, a reducer sees the batches of all ranks as one: it return
 rank, and the gradients that DistributedDataParallel then averages are exactly the single-process ones.
 
 η may be a tensor without dimensions, so that a compiled or captured step can change it between two calls; its
-value is then not looked at.
+value is then not looked at, and a negative one counts as zero.
 """
 
 import math
@@ -59,7 +59,7 @@ def entropic_risk(losses: Tensor, eta: Tilt, group: Group = None) -> Tensor:
     if _is_zero(eta):
         return mean(losses, group)
     if isinstance(eta, Tensor):
-        eta = eta.clamp(min=1e-30)  # so small that it is the mean
+        eta = eta.double().clamp(min=1e-30)  # so small that it is the mean
     wide = losses.double()  # the sum cancels against 1 where few losses carry it
     top = _greatest(wide, group)
     # expm1 and log1p keep full precision as η -> 0, and nothing overflows below the largest loss
@@ -168,6 +168,8 @@ def share_of_negative_weights(losses: Tensor, eta: float) -> Tensor:
 def _tilts(losses: Tensor, eta: Tilt, where: Tensor | None, group: Group) -> tuple[Tensor, Tensor]:
     """exp(η (L_i − top)), zero outside `where` (all ones if it is empty on every rank), and top = max L."""
     check_tilt(eta)
+    if isinstance(eta, Tensor):
+        eta = eta.clamp(min=0)
     if where is None:
         top = _greatest(losses, group)
         return torch.exp(eta * (losses - top)), top

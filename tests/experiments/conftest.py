@@ -8,6 +8,7 @@ from rich.console import Console
 
 from calmoe.experiments.engine import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
+from calmoe.experiments.sweep import make_sweep
 
 METHODS = ("single", "vanilla", "mocae", "robust")
 
@@ -33,3 +34,13 @@ def reference(tiny, quiet, tmp_path_factory):
 @pytest.fixture
 def finished(reference, tmp_path):
     return shutil.copytree(reference, tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def swept(tiny, quiet, tmp_path_factory):
+    """A sweep of each setting, two seeds."""
+    spec, folders = narrowed(tiny, methods=("robust",), seeds=(42, 43)), []
+    for setting, values in (("eta", (1, 2)), ("warmup", (0, 2))):
+        folders.append(tmp_path_factory.mktemp("sweep") / setting)
+        run(spec, folders[-1], sweep=make_sweep(setting, values), console=quiet)
+    return folders

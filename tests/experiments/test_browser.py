@@ -15,8 +15,8 @@ BUTTON = 'document.querySelector("#results table").querySelectorAll("thead butto
 
 
 @pytest.fixture(scope="module")
-def page(reference, tmp_path_factory):
-    return write_report([reference], tmp_path_factory.mktemp("report")).page
+def page(reference, swept, tmp_path_factory):
+    return write_report([reference, *swept], tmp_path_factory.mktemp("report")).page
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_it_fits_and_is_silent(browser, page, width, scheme):
     images = browser.run(
         "[...document.querySelectorAll('main img')].map((i) => [i.naturalWidth, i.width, i.alt])"
     )
-    assert len(images) == 11
+    assert len(images) == 14
     for natural, shown, alt in images:
         assert natural > 0
         assert shown >= 0.5 * natural  # smaller, and its letters could not be read

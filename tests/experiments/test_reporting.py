@@ -6,13 +6,12 @@ import pytest
 
 from calmoe.errors import InputError
 from calmoe.experiments import reporting
-from calmoe.experiments.engine import run
+from calmoe.experiments.engine import expected, run
 from calmoe.experiments.pages import command
 from calmoe.experiments.reporting import write_report
 from calmoe.experiments.sealing import read_sealed, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
-from calmoe.experiments.store import read_results
-from calmoe.experiments.sweep import make_sweep
+from calmoe.experiments.store import RunFolder, read_results
 from calmoe.predictions import Predictions
 
 
@@ -26,16 +25,17 @@ def page_of(run, to):
     return write_report([run], to).page.read_text()
 
 
-def drop(run, method):
+def drop(run, method, seed=42):
     """As a method that failed: no finished node, no row."""
     for mark in run.glob("nodes/*/history.json"):
-        if Predictions.load(mark.parent / "test.safetensors").metadata["method"] == method:
+        facts = Predictions.load(mark.parent / "test.safetensors").metadata
+        if (facts["method"], facts["seed"]) == (method, seed):
             shutil.rmtree(mark.parent)
 
 
 def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
     page = page_of(reference, tmp_path / "report")
-    for expected in (
+    for said in (
         "<h1>Calibration on digits</h1>",
         "4 methods on digits, 1 seed (42)",
         "There is one seed, so there are no intervals",
@@ -44,7 +44,7 @@ def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
         "calmoe run digits --methods single,vanilla,mocae,robust --seeds 42",
         "training.learning_rate",
     ):
-        assert expected in page
+        assert said in page
     again = page_of(reference, tmp_path / "again")
     assert again == page
 
@@ -126,29 +126,19 @@ def test_what_the_preset_says_is_left_out():
     assert command(plain(load_preset("digits"))) == "calmoe run digits"
 
 
-@pytest.fixture(scope="module")
-def swept(tiny, quiet, tmp_path_factory):
-    """A sweep of each setting, two seeds."""
-    spec, folders = narrowed(tiny, methods=("robust",), seeds=(42, 43)), []
-    for setting, values in (("eta", (1, 2)), ("warmup", (0, 2))):
-        folders.append(tmp_path_factory.mktemp("sweep") / setting)
-        run(spec, folders[-1], sweep=make_sweep(setting, values), console=quiet)
-    return folders
-
-
 def test_sweeps_stand_beside_the_run(reference, swept, undrawn, tmp_path):
     written = write_report([reference, *swept], tmp_path)
     assert {"sweep_eta-corrected", "sweep_warmup-corrected", "eta_gamma"} <= set(written.tables)
     assert {"examples", "sweep_eta", "sweep_warmup", "eta_gamma"} <= set(written.figures)
     page = written.page.read_text()
-    for expected in (
+    for said in (
         "Sweep of η",
         "2 values from 1 to 2, 2 seeds",
         "calmoe sweep eta digits --values 1,2 --seeds 42,43",
         "calmoe report runs/digits runs/digits-eta runs/digits-warmup",
         "The worst failures, not typical images",
     ):
-        assert expected in page
+        assert said in page
     rows = [json.loads(line) for line in (tmp_path / "sweep_eta.jsonl").open()]
     assert [(row["value"], row["seed"]) for row in rows] == [(1, 42), (1, 43), (2, 42), (2, 43)]
     assert len(json.loads((tmp_path / "sources.json").read_text())) == 3
@@ -162,23 +152,49 @@ def test_a_sweep_alone_is_a_report(swept, tmp_path):
     assert not (tmp_path / "results.jsonl").exists()
 
 
-def test_a_later_folder_replaces_methods_and_adds_its_own(finished, tiny, quiet, undrawn, tmp_path):
+def test_a_later_folder_replaces_models_and_adds_its_own(finished, tiny, quiet, undrawn, tmp_path):
     later = tmp_path / "later"
-    run(narrowed(tiny, methods=("fgr", "robust"), seeds=(43,)), later, console=quiet)
+    run(narrowed(tiny, methods=("vanilla", "fgr", "robust"), seeds=(42, 43)), later, console=quiet)
+    drop(later, "robust", seed=42)  # as if it had failed: the earlier one's stands
+    (later / "done.json").unlink()
+    record = read_sealed(finished / "spec.json")  # as written before there were targets and weights
+    del record["spec"]["target"], record["spec"]["model"]["weights"]
+    write_sealed(finished / "spec.json", record)
     written = write_report([finished, later], tmp_path / "report")
     rows = [json.loads(line) for line in (tmp_path / "report" / "results.jsonl").open()]
     assert [(row["method"], row["seed"]) for row in rows] == [
-        ("single", 42), ("vanilla", 42), ("mocae", 42), ("fgr", 43), ("robust", 43),
+        ("single", 42), ("vanilla", 42), ("vanilla", 43), ("fgr", 42), ("fgr", 43),
+        ("robust", 42), ("robust", 43),
     ]  # fmt: skip
-    assert rows[:3] == read_results(finished)[:3]
-    assert rows[3:] == read_results(later)
-    assert "Robust MoE: 1 seed of 2 not finished (42)." in written.page.read_text()
+    assert rows[0] == read_results(finished)[0]
+    assert rows[5] == read_results(finished)[3]
+    page = written.page.read_text()
+    assert "MoCaE: no seed is finished." in page  # its weights were replaced
+    assert "Single Expert: 1 seed of 2 not finished (43)." in page
+
+
+def test_a_sweep_that_was_stopped_says_what_is_missing(swept, undrawn, tmp_path):
+    folder = shutil.copytree(swept[0], tmp_path / "sweep")
+    open_folder = RunFolder(folder)
+    found = expected(open_folder, open_folder.record())
+    (node,) = [result.node for result in found if (result.value, result.seed) == (1, 43)]
+    shutil.rmtree(open_folder.node(node))
+    (folder / "done.json").unlink()
+    page = page_of(folder, tmp_path / "report")
+    assert "Not finished: seed 43 robust eta 1." in page
+
+
+def test_damaged_predictions_are_as_good_as_none(finished, undrawn, tmp_path):
+    (damaged,) = [p for p in finished.glob("nodes/*/history.json") if "gamma_eff" in p.read_text()]
+    (damaged.parent / "test.safetensors").write_bytes(b"cut")
+    (finished / "done.json").unlink()
+    assert "Robust MoE: no seed is finished." in page_of(finished, tmp_path / "report")
 
 
 def test_folders_of_another_kind_are_refused(finished, swept, tiny, quiet, tmp_path):
     other = tmp_path / "other"
     run(with_settings(narrowed(tiny, methods=("single",)), ["hidden=[4]"]), other, console=quiet)
-    with pytest.raises(InputError, match="model differ"):
+    with pytest.raises(InputError, match=r"model\.hidden is"):
         write_report([finished, other], tmp_path / "report")
     with pytest.raises(InputError, match="second sweep of eta"):
         write_report([swept[0], swept[0]], tmp_path / "report")

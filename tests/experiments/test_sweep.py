@@ -2,6 +2,7 @@ import io
 import json
 
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -42,7 +43,7 @@ def test_an_eta_sweep_shares_one_warm_up():
     assert [str(node) for node in nodes if node.seed == 43] == [
         "seed 43 warm-up", "seed 43 robust eta 0.5", "seed 43 robust eta 1", "seed 43 robust eta 2",
     ]  # fmt: skip
-    assert [node.eta for node in leaves(nodes).values()] == [2.0, 2.0]  # by method and seed: the last
+    assert [node.eta for node in nodes if node.method] == [0.5, 1.0, 2.0] * 2
 
 
 def test_merging_changes_no_key():
@@ -51,10 +52,10 @@ def test_merging_changes_no_key():
 
 
 def test_a_method_without_the_setting_is_trained_once_and_bears_no_value():
-    spec = narrowed(load_preset("digits"), methods=("vanilla",), seeds=(42,))
+    spec = narrowed(load_preset("digits"), methods=("vanilla", "robust"), seeds=(42,))
     variants = make_sweep("eta", (1, 2)).variants(spec)
     nodes = merge({f"eta {v}": make_plan(s, "data", "cpu") for v, s in variants.items()})
-    assert [str(node) for node in nodes] == ["seed 42 warm-up", "seed 42 vanilla"]
+    assert [str(node) for node in nodes][:3] == ["seed 42 warm-up", "seed 42 vanilla", "seed 42 robust eta 1"]
 
 
 def test_only_the_trunk_that_an_open_method_needs_is_to_do():
@@ -80,6 +81,16 @@ def test_what_cannot_be_swept_is_refused(setting, values, message):
         parse_values(setting, values, epochs=50)
 
 
+def test_a_refused_value_leaves_no_trace(tiny, quiet, tmp_path):
+    spec = narrowed(tiny, methods=("robust",))
+    for sweep in (make_sweep("eta", (1, -1)), make_sweep("warmup", (99,))):
+        with pytest.raises(InputError):
+            run(spec, tmp_path / "sweep", sweep=sweep, console=quiet)
+    assert not (tmp_path / "sweep").exists()
+    with pytest.raises(InputError, match="vanilla, mocae has no eta"):
+        run(narrowed(tiny, methods=("vanilla", "mocae")), tmp_path, sweep=make_sweep("eta", (1,)))
+
+
 def test_values_are_held_to_the_settings_own_bounds():
     for setting, value in (("eta", -1), ("eta", float("nan")), ("warmup", 51)):
         with pytest.raises(InputError, match=setting):
@@ -92,7 +103,7 @@ def test_every_value_is_exactly_the_run_with_that_setting(setting, values, tiny,
     assert run(spec, tmp_path / "sweep", sweep=sweep, console=quiet).exit_code == 0
     rows = read_results(tmp_path / "sweep")
     assert [row["value"] for row in rows if row["method"] == "robust"] == list(values)
-    for value in values[1:]:
+    for value in values:
         alone = with_settings(spec, [f"{setting}={value}"])
         folder = RunFolder(tmp_path / f"alone-{value}")
         run(alone, folder.path, console=quiet)
@@ -104,6 +115,18 @@ def test_every_value_is_exactly_the_run_with_that_setting(setting, values, tiny,
         for mine in read_results(folder.path):
             theirs = next(r for r in rows if (r["value"], r["method"]) == (value, mine["method"]))
             assert {name: theirs[name] for name in mine} == mine
+
+
+def test_both_ends_of_a_sweep_are_vanilla(tiny, quiet, tmp_path):
+    probs = {}
+    for name, setting, value in (("robust", "eta", 0), ("robust", "warmup", 3), ("vanilla", "", 0)):
+        folder = RunFolder(tmp_path / f"{name}-{setting}")
+        spec, sweep = narrowed(tiny, methods=(name,)), make_sweep(setting, (value,)) if setting else None
+        run(spec, folder.path, sweep=sweep, console=quiet)
+        (leaf,) = leaves(plan_of(spec, folder.record(), sweep)).values()
+        probs[name, setting] = folder.predictions(leaf)["test"].output.log_probs
+    assert torch.equal(probs["robust", "warmup"], probs["vanilla", ""])
+    torch.testing.assert_close(probs["robust", "eta"], probs["vanilla", ""], rtol=1e-4, atol=1e-4)
 
 
 def test_rows_say_what_the_tilt_did_and_a_sweep_goes_on(tiny, quiet, tmp_path, monkeypatch):
@@ -129,12 +152,12 @@ def test_rows_say_what_the_tilt_did_and_a_sweep_goes_on(tiny, quiet, tmp_path, m
 def test_a_run_and_a_sweep_do_not_share_a_folder(finished, tiny, quiet, tmp_path):
     sweep = make_sweep("eta", (1,))
     for only_report in (True, False):
-        with pytest.raises(InputError, match=r"holds another run.*sweep"):
+        with pytest.raises(InputError, match=r"holds a .* not a "):
             run(tiny, finished, sweep=sweep, only_report=only_report, console=quiet)
     run(narrowed(tiny, methods=("robust",)), tmp_path, sweep=sweep, console=quiet)
     for other in (None, make_sweep("warmup", (1,))):
         for only_report in (True, False):
-            with pytest.raises(InputError, match=r"holds another run.*sweep"):
+            with pytest.raises(InputError, match=r"holds a .* not a "):
                 run(tiny, tmp_path, sweep=other, only_report=only_report, console=quiet)
 
 

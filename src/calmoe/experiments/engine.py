@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -58,6 +58,8 @@ def run(
     With a sweep, every value of its setting is a run of its own, in one folder.
     """
     console, folder = console or make_console(), RunFolder(out)
+    if sweep is not None:
+        sweep.variants(spec)  # bad values are refused before anything is written
     if only_report:
         record = recorded(folder, spec, sweep)
         with folder.locked():
@@ -142,27 +144,38 @@ def _train_node(
         folder.finish_method(node, state, trainer.predict(state, node.stage.head), history, keep_weights)
 
 
-def results(folder: RunFolder, record: Record) -> list[dict[str, Any]]:
-    """A row per protocol, method and seed that is trained; in a sweep, also per value."""
-    spec, sweep, rows = from_table(record["spec"]), sweep_of(record), []
+class Result(NamedTuple):
+    """What a folder is to hold: a method with a seed and, in a sweep, a value; and whether it is trained."""
+
+    value: float | None
+    method: str
+    seed: int
+    node: Node
+    done: bool
+
+
+def expected(folder: RunFolder, record: Record) -> Iterator[Result]:
+    """Everything that the folder's record names, by value, method and seed."""
+    spec, sweep = from_table(record["spec"]), sweep_of(record)
     done = folder.done(plan_of(spec, record, sweep))
     for value, nodes in plans_of(spec, record, sweep).items():
         trained = leaves(nodes)
         for method in in_order(spec.methods):
             for seed in spec.seeds:
                 node = trained[source(method), seed]
-                if node.key in done:
-                    predictions, facts = folder.predictions(node), {}
-                    if sweep is not None:
-                        tilt = _last_tilt(folder, node)
-                        facts = {
-                            "setting": sweep.setting,
-                            "value": value,
-                            **tilt,
-                            "batch": spec.training.batch,
-                        }
-                    for protocol in record["protocols"]:
-                        rows.append(evaluate(method, seed, protocol, predictions, record["hard"]) | facts)
+                yield Result(value, method, seed, node, node.key in done)
+
+
+def results(folder: RunFolder, record: Record) -> list[dict[str, Any]]:
+    """A row per protocol, method and seed that is trained; in a sweep, also per value."""
+    sweep, batch, rows = sweep_of(record), record["spec"]["training"]["batch"], []
+    for value, method, seed, node, done in expected(folder, record):
+        if done:
+            predictions, facts = folder.predictions(node), {}
+            if sweep is not None:
+                facts = {"setting": sweep.setting, "value": value, "batch": batch, **_last_tilt(folder, node)}
+            for protocol in record["protocols"]:
+                rows.append(evaluate(method, seed, protocol, predictions, record["hard"]) | facts)
     return sorted(rows, key=lambda row: record["protocols"].index(row["protocol"]))
 
 
@@ -200,7 +213,8 @@ def _report(
             )
     for name, reason in failed.items():
         console.print(f"failed: {name}: {reason}")
-    console.print(f"{len(rows)} rows in {folder.path / RESULTS}; more --methods or --seeds add to them")
+    more = "--methods, --seeds or --values" if record.get("sweep") else "--methods or --seeds"
+    console.print(f"{len(rows)} rows in {folder.path / RESULTS}; more {more} add to them")
     return Outcome(rows=rows, failed=failed)
 
 

@@ -57,8 +57,8 @@ HOW = {
     "frontier": "Much of a method's advantage can be its temperature. This asks what is left when every "
     "method may choose its own.",
     "inside": "What the objective, the router and the experts do.",
-    "examples": "The worst failures, not typical images: hard test images on which Vanilla MoE is wrong with "
-    "the most confidence. Some labels are doubtful themselves.",
+    "examples": "The worst failures, not typical images: hard test images on which the baseline, Vanilla MoE "
+    "if it was run, is wrong with the most confidence. Some labels are doubtful themselves.",
     "eta": "η sets how hard training leans on its largest losses; all else stays. Bars are standard errors "
     "over seeds. Choose η by validation, not from these test rows.",
     "warmup": "How many epochs of plain training come before the robust objective; all else stays. Bars are "
@@ -88,7 +88,7 @@ def run_page(
         subtitle=f"{counted}{swept}; a run of calmoe",
         summary=_summary(sources),
         sections=[
-            *_table_sections(grids),
+            *_table_sections(grids, spec["dataset"]),
             *_figure_sections(pictures, missing, spec["protocol"]),
             *_sweep_sections(sources, grids, pictures, missing),
         ],
@@ -109,11 +109,20 @@ def _summary(sources: Sources) -> list[Point]:
         )
         points = in_words(sources.rows, asked)
     for setting, sweep in sources.sweeps.items():
-        points.append(sweep_in_words(sweep.rows, spec["protocol"], spec["training"][setting]))
+        default = spec["training"][setting]
+        points.append(sweep_in_words(sweep.rows, spec["protocol"], default, sweep.missing))
     return points
 
 
-def _table_sections(grids: Mapping[str, Grid]) -> list[Section]:
+HARD = {
+    "digits": "Hard on digits: images of whose 15 nearest training images, in pixels, less than 70 % bear "
+    "their label. That share is what the figures call agreement; it stands in for people's.",
+    "cifar10h": "Hard on CIFAR-10H: images on which less than 70 % of the people asked agree. That share is "
+    "what the figures call agreement.",
+}
+
+
+def _table_sections(grids: Mapping[str, Grid], dataset: str) -> list[Section]:
     results = [f"{protocol}{kind}" for protocol in PROTOCOLS for kind in ("", "-scores")]
     sections = {
         "Results": ("results", [grid for name, grid in grids.items() if name in results]),
@@ -121,7 +130,14 @@ def _table_sections(grids: Mapping[str, Grid]) -> list[Section]:
         "Beside the paper": ("comparison", [grids[name] for name in grids if name == "comparison"]),
     }
     return [
-        Section(heading=heading, how=HOW[how], tables=of) for heading, (how, of) in sections.items() if of
+        Section(
+            heading=heading,
+            how=HOW[how],
+            tables=of,
+            notes=[HARD[dataset]] if how == "results" and dataset in HARD else [],
+        )
+        for heading, (how, of) in sections.items()
+        if of
     ]
 
 

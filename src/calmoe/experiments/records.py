@@ -45,7 +45,7 @@ def join(folder: RunFolder, record: Record) -> Record:
     """The folder's record with the new methods and seeds added; another run's folder is refused."""
     old = folder.record()
     if old is not None:
-        _refuse_other(folder, _flat(old), _flat(record))
+        _refuse_other(folder, flat(old), flat(record))
         methods = in_order([*old["spec"]["methods"], *record["spec"]["methods"]])
         seeds = sorted({*old["spec"]["seeds"], *record["spec"]["seeds"]})
         record = {**record, "spec": {**record["spec"], "methods": list(methods), "seeds": seeds}}
@@ -63,7 +63,7 @@ def recorded(folder: RunFolder, spec: RunSpec, sweep: Sweep | None = None) -> Re
     if old is None:
         raise InputError(f"there is no run in {folder.path}: leave out --only-report to start one")
     here = {"spec": asdict(spec)} | ({"sweep": sweep.asdict()} if sweep else {})
-    _refuse_other(folder, _flat({name: old[name] for name in ("spec", "sweep") if name in old}), _flat(here))
+    _refuse_other(folder, flat({name: old[name] for name in ("spec", "sweep") if name in old}), flat(here))
     return old
 
 
@@ -100,18 +100,23 @@ def plan_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> list[N
     return merge({sweep.label(v) if sweep and v is not None else "": plan for v, plan in plans.items()})
 
 
-def _flat(record: Record) -> dict[str, Any]:
-    """Dotted names and values of all that must agree."""
+def flat(record: Record) -> dict[str, Any]:
+    """Dotted names and values of all that must agree, a sweep's setting included."""
     spec = asdict(replace(from_table(record["spec"]), methods=(), seeds=(), keep_weights=True))
-    flat: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     swept = record.get("sweep", {}).get("setting")
     for name, value in {**spec, **record, "spec": {}, "sweep": swept}.items():
-        flat |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-    return flat
+        found |= (
+            {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        )
+    return found
 
 
 def _refuse_other(folder: RunFolder, there: dict[str, Any], here: dict[str, Any]) -> None:
     differing = [name for name in here if here[name] != there.get(name)]
+    if "sweep" in differing:
+        kinds = [f"a sweep of {s}" if s else "a run" for s in (there.get("sweep"), here["sweep"])]
+        raise InputError(f"{folder.path} holds {kinds[0]}, not {kinds[1]}: give another --out")
     if differing:
         listed = "; ".join(
             f"{name} is {there.get(name)!r} there, {here[name]!r} here" for name in differing[:3]

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import torch
 
 from calmoe.errors import InputError
-from calmoe.experiments.engine import results_table
+from calmoe.experiments.engine import expected, results_table
 from calmoe.experiments.pages import CAPTIONS, run_page
-from calmoe.experiments.sources import Rows, Sources, read_sources, run_examples
-from calmoe.experiments.store import HISTORY, RESULTS
+from calmoe.experiments.sources import Rows, Source, Sources, read_sources, run_examples
+from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.files import write_json, write_whole
-from calmoe.predictions import Predictions
 from calmoe.report import (
     Grid,
     beyond,
@@ -35,8 +34,10 @@ from calmoe.report.drawing import Drawn, save
 from calmoe.report.examples import examples_figure
 from calmoe.report.figures import draw
 from calmoe.report.page import Picture
+from calmoe.report.published import published
 from calmoe.report.sweeps import eta_gamma_figure, eta_gamma_table, sweep_figure
 
+PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
 SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("accuracy", "ece", "ece_ts")))
 
 
@@ -54,7 +55,7 @@ def tables(sources: Sources) -> dict[str, Grid]:
             grids[f"{protocol}-scores"] = main_table(summarise(rows, protocol), SCORES, caption)
     for protocol in protocols:
         if any(row["method"] == "vanilla" for row in rows):
-            differences = paired(rows, protocol)
+            differences = paired(rows, protocol, columns=PAIRED)
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)
     if rows and "published" in protocols and is_published(dataset):
@@ -62,7 +63,8 @@ def tables(sources: Sources) -> dict[str, Grid]:
         known = [cell for cell in cells if not math.isnan(cell.combined_errors)]
         grids["comparison"] = comparison_table(
             cells,
-            f"{dataset}, published protocol beside the paper; {len(beyond(known))} of {len(known)} cells "
+            f"{dataset}, published protocol beside the paper's {published(dataset)['table']}; "
+            f"{len(beyond(known))} of {len(known)} cells "
             f"differ by more than 2 combined standard errors ({len(cells) - len(known)} not compared)",
         )
     for setting, sweep in sources.sweeps.items():
@@ -101,12 +103,14 @@ def _kept(found: dict[str, Any], path: Path) -> dict[str, Any]:
     return found
 
 
-def timing(run: Path) -> dict[str, dict[str, float]]:
-    """By method: the median seconds of an epoch after the warm-up, and over how many epochs and seeds."""
+def timing(source: Source) -> dict[str, dict[str, float]]:
+    """By trained method: the median seconds of an epoch after the warm-up, and over how many epochs."""
+    folder = RunFolder(source.path)
     seconds: dict[str, list[float]] = defaultdict(list)
-    for mark in run.glob(f"nodes/*/{HISTORY}"):
-        method = Predictions.load(mark.parent / "test.safetensors").metadata["method"]
-        seconds[method] += [row["seconds"] for row in json.loads(mark.read_text()) if "seconds" in row]
+    for _, method, _, node, done in expected(folder, source.record):
+        if done and method == node.method:
+            history = json.loads((folder.node(node) / HISTORY).read_bytes())
+            seconds[method] += [entry["seconds"] for entry in history if "seconds" in entry]
     return {
         method: {"median_epoch_seconds": round(statistics.median(times), 4), "epochs": len(times)}
         for method, times in sorted(seconds.items())
@@ -153,7 +157,7 @@ def write_report(folders: Sequence[Path], to: Path, data: Path | None = None, pd
         write_whole(to / "tables" / f"{name}.csv", grid.csv().encode())
     if sources.runs:
         _write_rows(to / RESULTS, sources.rows)
-        write_json(to / "timing.json", timing(sources.runs[0].path))
+        write_json(to / "timing.json", timing(sources.runs[0]))
     for setting, sweep in sources.sweeps.items():
         _write_rows(to / f"sweep_{setting}.jsonl", sweep.rows)
     write_json(to / "sources.json", [{**s.record, "sessions": s.sessions} for s in sources.all])

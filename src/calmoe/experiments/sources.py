@@ -1,6 +1,5 @@
 """What a report is made of: run folders read as one run, and the sweeps beside it."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,20 +9,16 @@ import numpy as np
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.curves import models, run_curves
-from calmoe.experiments.engine import results
-from calmoe.experiments.methods import in_order
-from calmoe.experiments.records import Record, record_of, sweep_of
+from calmoe.experiments.engine import expected, results
+from calmoe.experiments.methods import in_order, source
+from calmoe.experiments.records import Record, flat, record_of, sweep_of
 from calmoe.experiments.sealing import read_sealed
 from calmoe.experiments.store import ENVIRONMENT, RunFolder, read_results
 from calmoe.report.curves import Curves
 from calmoe.report.examples import examples
 
 Rows = list[dict[str, Any]]
-SAME = (
-    "fingerprint",
-    "hard",
-    "protocols",
-)  # what all folders of one report share, besides model and training
+MAY_DIFFER = ("sweep", "device", "training_version")  # between the folders of one report
 
 
 class Source(NamedTuple):
@@ -36,14 +31,31 @@ class Source(NamedTuple):
     curves: list[Curves]
 
     @property
-    def methods(self) -> list[str]:
-        return list(self.record["spec"]["methods"])
+    def trained(self) -> set[tuple[str, int]]:
+        """The models behind the rows; MoCaE's are Vanilla's."""
+        return {(source(row["method"]), row["seed"]) for row in self.rows}
 
-    def only(self, methods: Sequence[str]) -> "Source":
-        """The folder as if it held these methods alone."""
-        record = {**self.record, "spec": {**self.record["spec"], "methods": list(methods)}}
-        rows, curves = ([r for r in found if r["method"] in methods] for found in (self.rows, self.curves))
-        return self._replace(record=record, rows=rows, curves=curves)
+    def without(self, models: set[tuple[str, int]]) -> "Source":
+        """The folder as if it did not hold these models."""
+        rows, curves = (
+            [r for r in found if (source(r["method"]), r["seed"]) not in models]
+            for found in (self.rows, self.curves)
+        )
+        return self._replace(rows=rows, curves=curves)
+
+    @property
+    def missing(self) -> list[str]:
+        """What the record names and the rows do not have."""
+        there = {(row.get("value"), row["method"], row["seed"]) for row in self.rows}
+        sweep = sweep_of(self.record)
+        names = []
+        for value in sweep.values if sweep else (None,):
+            for method in self.record["spec"]["methods"]:
+                for seed in self.record["spec"]["seeds"]:
+                    if (value, method, seed) not in there:
+                        at = f" {sweep.label(value)}" if sweep and value is not None else ""
+                        names.append(f"seed {seed} {method}{at}")
+        return names
 
 
 class Sources(NamedTuple):
@@ -60,7 +72,7 @@ class Sources(NamedTuple):
     def record(self) -> Record:
         """The runs' records as one; a sweep's own where there is no run."""
         last = self.all[-1] if not self.runs else self.runs[-1]
-        specs = [source.record["spec"] for source in self.runs or self.all]
+        specs = [each.record["spec"] for each in self.runs or self.all]
         methods = in_order(method for spec in specs for method in spec["methods"])
         seeds = sorted({seed for spec in specs for seed in spec["seeds"]})
         return {**last.record, "spec": {**last.record["spec"], "methods": list(methods), "seeds": seeds}}
@@ -69,7 +81,7 @@ class Sources(NamedTuple):
     def rows(self) -> Rows:
         """The runs' rows by protocol, method and seed."""
         protocols, methods = self.record["protocols"], self.record["spec"]["methods"]
-        rows = [row for source in self.runs for row in source.rows]
+        rows = [row for run in self.runs for row in run.rows]
         return sorted(
             rows, key=lambda r: (protocols.index(r["protocol"]), methods.index(r["method"]), r["seed"])
         )
@@ -77,24 +89,27 @@ class Sources(NamedTuple):
     @property
     def curves(self) -> list[Curves]:
         methods = self.record["spec"]["methods"]
-        found = [curves for source in self.runs for curves in source.curves]
+        found = [curves for run in self.runs for curves in run.curves]
         return sorted(found, key=lambda c: (methods.index(c["method"]), c["seed"]))
 
 
 def read_sources(folders: Sequence[Path]) -> Sources:
-    """All folders; where two runs hold the same method, the later one's stands."""
+    """All folders; where two runs hold the same method and seed, the later one's stands."""
     runs: list[Source] = []
     sweeps: dict[str, Source] = {}
-    for source in map(_read, folders):
+    for read in map(_read, folders):
         for other in (*runs, *sweeps.values()):
-            _check_same(other, source)
-        sweep = sweep_of(source.record)
+            _check_same(other, read)
+        sweep = sweep_of(read.record)
         if sweep is None:
-            runs = [run.only([m for m in run.methods if m not in source.methods]) for run in runs] + [source]
+            runs = [run.without(read.trained) for run in runs] + [read]
         elif sweep.setting in sweeps:
-            raise InputError(f"{source.path} is a second sweep of {sweep.setting}: report it apart")
+            raise InputError(
+                f"{read.path} is a second sweep of {sweep.setting}: report it apart, or add its "
+                "--values to the first with the same --out"
+            )
         else:
-            sweeps[sweep.setting] = source
+            sweeps[sweep.setting] = read
     return Sources([run for run in runs if run.rows], sweeps)
 
 
@@ -110,9 +125,9 @@ def run_examples(sources: Sources, data: Path | None) -> dict[str, Any]:
     seed = min(c["seed"] for c in sources.curves)
     said = {
         model.method: model.test.output.probs
-        for source in sources.runs
-        for model in models(source.path, seeds=[seed])
-        if model.method in source.methods
+        for run in sources.runs
+        for model in models(run.path, seeds=[seed])
+        if (source(model.method), seed) in run.trained
     }
     test = dataset.test
     names = [f"human_{c}" for c in range(dataset.num_classes)]
@@ -131,19 +146,19 @@ def run_examples(sources: Sources, data: Path | None) -> dict[str, Any]:
 
 def _read(path: Path) -> Source:
     folder, record = RunFolder(path), record_of(path)
-    curves = [] if sweep_of(record) else run_curves(path)
-    return Source(path, record, _sessions(path), _rows(folder, record, curves), curves)
+    rows = _rows(folder, record)
+    return Source(path, record, _sessions(path), rows, [] if sweep_of(record) else run_curves(path))
 
 
-def _rows(folder: RunFolder, record: Record, curves: Sequence[Curves]) -> Rows:
-    """The sealed results; computed anew where the run stopped before it wrote all of them."""
+def _rows(folder: RunFolder, record: Record) -> Rows:
+    """The sealed results; computed anew where models were finished after they were written."""
     try:
         rows = read_results(folder.path)
     except InputError:
         rows = []
-    there = {(row["method"], row["seed"]) for row in rows}
-    if not rows or not there.issuperset((c["method"], c["seed"]) for c in curves):
-        rows = results(folder, record)
+    there = {(row.get("value"), row["method"], row["seed"]) for row in rows}
+    finished = {(r.value, r.method, r.seed) for r in expected(folder, record) if r.done}
+    rows = rows if there >= finished else results(folder, record)
     if not rows:
         raise InputError(f"{folder.path} has no finished method: run its command again")
     return rows
@@ -159,12 +174,8 @@ def _sessions(run: Path) -> list[dict[str, Any]]:
 
 def _check_same(first: Source, other: Source) -> None:
     """Folders of other data, or of models trained otherwise, do not go into one report."""
-    pairs = {name: (first.record[name], other.record[name]) for name in SAME}
-    for name in ("dataset", "model", "training"):
-        pairs[name] = first.record["spec"][name], other.record["spec"][name]
-    differing = [name for name, (a, b) in pairs.items() if json.dumps(a) != json.dumps(b)]
+    a, b = flat(first.record), flat(other.record)
+    differing = [name for name in a if a[name] != b.get(name) and name not in MAY_DIFFER]
     if differing:
-        raise InputError(
-            f"{first.path} and {other.path} are not of one kind ({', '.join(differing)} differ): "
-            "report them apart"
-        )
+        listed = "; ".join(f"{name} is {a[name]!r} and {b.get(name)!r}" for name in differing[:3])
+        raise InputError(f"{first.path} and {other.path} are not of one kind ({listed}): report them apart")

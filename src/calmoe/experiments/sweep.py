@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calmoe.errors import InputError, check_known
+from calmoe.experiments.methods import METHODS, Method
 from calmoe.experiments.spec import RunSpec, narrowed
 
 SETTINGS: Mapping[str, type] = {"eta": float, "warmup": int}
@@ -23,8 +24,11 @@ class Sweep:
     values: tuple[float, ...]
 
     def variants(self, spec: RunSpec) -> dict[float, RunSpec]:
-        """`spec` with each value, all checked."""
+        """`spec` with each value, all checked; some method must know the setting."""
         kind = SETTINGS[self.setting]
+        if not any(_knows(METHODS[name], self.setting) for name in spec.methods):
+            named = ", ".join(spec.methods)
+            raise InputError(f"{named} has no {self.setting}: sweep a method that has, such as robust")
         return {
             value: narrowed(spec, training=replace(spec.training, **{self.setting: kind(value)}))
             for value in self.values
@@ -39,6 +43,13 @@ class Sweep:
 
     def asdict(self) -> dict[str, Any]:
         return {"setting": self.setting, "values": list(self.values)}
+
+
+def _knows(method: Method, setting: str) -> bool:
+    """Whether the setting changes what the method trains."""
+    if setting == "eta":
+        return method.objective in ("tilted", "filtered", "entropic")
+    return method.objective != "erm" or method.rectified
 
 
 def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:

@@ -25,6 +25,7 @@ CLASSES = 4  # bars an image at most; the other classes share one more
 OTHERS = "others"
 HUMANS = "Humans"
 PALE = 0.45  # of what is not the true class
+LEGEND = 3.6  # inches that it takes
 PICTURE, MARGIN = 0.62, 1.45  # inches: an image, and the image with the names of the classes
 
 
@@ -129,7 +130,7 @@ def examples_figure(data: Mapping[str, Any]) -> Drawn:
     images = data["images"]
     humans = [(HUMANS, GREY)] if images[0]["human"] is not None else []
     columns = humans + [(look.title, look.colour) for look in looks(images[0]["methods"]).values()]
-    width = min(FULL, MARGIN + 1.2 * len(columns))
+    width = min(FULL, max(LEGEND, MARGIN + 1.2 * len(columns)))
     figure = new_figure(width, 0.76 * len(images) + 0.65)
     ratios = [PICTURE, *[(width - MARGIN) / len(columns)] * len(columns)]
     grid = figure.subplots(len(images), len(ratios), squeeze=False, width_ratios=ratios)

@@ -162,8 +162,11 @@ def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
 
 
 def interval(low: float, high: float, bold: bool = False) -> Entry:
-    known = not (math.isnan(low) or math.isnan(high))
-    return Entry(f"[{_decimal(low, 3, '+')}, {_decimal(high, 3, '+')}]" if known else "–", (low, high), bold)
+    """Three decimals; more where it takes them to see that a bound is not zero."""
+    if math.isnan(low) or math.isnan(high):
+        return Entry("–", (low, high), bold)
+    decimals = next((n for n in range(3, 9) if round(low, n) and round(high, n)), 3) if bold else 3
+    return Entry(f"[{_decimal(low, decimals, '+')}, {_decimal(high, decimals, '+')}]", (low, high), bold)
 
 
 def _decimal(value: float, decimals: int = 3, sign: str = "-") -> str:

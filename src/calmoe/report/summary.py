@@ -27,6 +27,7 @@ PROTOCOLS = {
     "stops before it converges",
 }
 UNBROKEN = "\N{NO-BREAK SPACE}"
+CLAMP = (0.1, 10.0)  # the paper's bounds on an expert's temperature
 SMALL = 1000  # rows: a subset below this has an ECE that binning inflates
 
 
@@ -62,7 +63,7 @@ def in_words(rows: Rows, asked: Asked) -> list[Point]:
         Point("Uncertain", "", _uncertain(rows, asked, differences)),
         Point("Missing", *_missing(rows, asked)),
     ]
-    return [point for point in points if point.text or point.bullets]
+    return [point for point in points if point.bullets or (point.text and point.lead != "Lowest means")]
 
 
 def _done(rows: Rows, asked: Asked) -> str:
@@ -181,6 +182,11 @@ def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]
     if 0 < hard < SMALL:
         told.append(
             f"The hard subset has {hard:,} rows: binning inflates so small a subset's ECE, for every method."
+        )
+    clamped = [row["seed"] for row in own if set(CLAMP) & set(row.get("temperatures", ()))]
+    if clamped:
+        told.append(
+            f"MoCaE, seed {_listed(clamped)}: an expert's own temperature stopped at a bound, 0.1 or 10."
         )
     odd = [row for row in own if row.get("temperature_status", "optimum") not in ("optimum", "published")]
     if odd:

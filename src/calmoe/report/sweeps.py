@@ -1,7 +1,7 @@
 """What a sweep of one setting found: the paper's two panels, their table, and the map from η to Γ_eff.
 
 A sweep's rows are a run's rows with the swept `setting`, its `value` and the `batch` size; where the
-objective tilts they also have `perplexity` and `gamma_eff` of its weights.
+objective tilts they also have the mean `perplexity` of its weights over batches.
 """
 
 import math
@@ -84,7 +84,7 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
         caption or f"Sweep of {title}, {protocol} protocol; mean ± standard error over seeds, best in bold",
     )
     entries = iter(grid.rows)
-    return Grid(
+    with_values = Grid(
         grid.caption,
         (METHOD, Heading(heading, (setting,)), *grid.headings[1:]),
         tuple(
@@ -92,10 +92,13 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
             for method, of in found.items()
         ),
     )
+    return _narrowed(with_values, list(found))
 
 
-def sweep_in_words(rows: Rows, protocol: str, default: float | None = None) -> Point:
-    """Where the means are best, method by method, and where the default stands."""
+def sweep_in_words(
+    rows: Rows, protocol: str, default: float | None = None, missing: Sequence[str] = ()
+) -> Point:
+    """Where the means are best, method by method, where the default stands, and what is missing, by name."""
     setting, found = _setting(rows), _found(rows, protocol)
     values = sorted({value for of in found.values() for value in of})
     cells = [cells for of in found.values() for cells in of.values()]
@@ -112,9 +115,12 @@ def sweep_in_words(rows: Rows, protocol: str, default: float | None = None) -> P
                 if default in known and best != default:
                     at += f"; at the default, {default:g}, {_estimate(known[default], 3).text}"
                 bullets.append(f"{METHODS.get(method, method)}, {title}: {at}.")
+    if missing:
+        bullets.append(f"Not finished: {', '.join(missing)}. Run the same command again to continue.")
     return Point(
         f"Sweep of {SETTINGS[setting]}",
-        f"{len(values)} values from {values[0]:g} to {values[-1]:g}, {_seeds_told(cells)}, {protocol} "
+        f"{len(values)} value{'s' * (len(values) > 1)} from {values[0]:g} to {values[-1]:g}, "
+        f"{_seeds_told(cells)}, {protocol} "
         "protocol. A best mean picked from so many flatters itself; where standard errors overlap, nothing "
         "is told apart.",
         bullets,
@@ -134,17 +140,17 @@ def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Tilt]], int]:
     """By method and η, what the tilted objectives' weights were; and the batch size n."""
     if _setting(rows) != "eta":
         raise InputError(f"η and Γ_eff need a sweep of eta, not of {_setting(rows)}")
-    tilted = [row for row in rows if None not in (row.get("perplexity"), row.get("gamma_eff"))]
+    tilted = [row for row in rows if row.get("perplexity") is not None]
     if not tilted:
-        raise InputError(
-            "no row of this sweep has a tilt (perplexity, gamma_eff): sweep a method such as robust"
-        )
+        raise InputError("no row of this sweep has a tilt (perplexity): sweep a method such as robust")
     sizes = {int(row["batch"]) for row in tilted}
     if len(sizes) > 1:
         raise InputError(
             f"rows of several batch sizes ({', '.join(map(str, sorted(sizes)))}): show one at a time"
         )
     n = sizes.pop()
+    # as in the paper, n over the mean perplexity; the mean of n over each batch's perplexity would be larger
+    tilted = [{**row, "gamma_eff": n / row["perplexity"]} for row in tilted]
     found = _found(tilted, tilted[0]["protocol"])  # the weights are training's: every protocol has the same
 
     def tilt(cells: dict[str, Cell]) -> Tilt:
@@ -186,7 +192,7 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
         )
 
     beside = any(_paper(method, dataset, n) for method in found)
-    return Grid(
+    grid = Grid(
         f"η and the effective density-ratio bound Γ_eff = n / perplexity, n = {n}; mean ± standard error "
         f"over seeds, measured {measured}"
         + ("; the paper measured its trained Robust MoE on CIFAR-10H" if beside else ""),
@@ -206,6 +212,19 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
             Heading("Paper", ("published_top",)),
         ),
         tuple(tuple(row(method, eta, tilt) for eta, tilt in of.items()) for method, of in found.items()),
+    )
+    return _narrowed(grid, list(found), () if beside else ("Paper", "Difference"))
+
+
+def _narrowed(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
+    """Without the columns of these titles; one method goes into the caption and needs no column."""
+    alone = METHODS.get(methods[0], methods[0]) if len(methods) == 1 else ""
+    drop = (*empty, *([METHOD.title] if alone else []))
+    kept = [i for i, heading in enumerate(grid.headings) if heading.title not in drop]
+    return Grid(
+        f"{alone}: {grid.caption}" if alone else grid.caption,
+        tuple(grid.headings[i] for i in kept),
+        tuple(tuple(tuple(row[i] for i in kept) for row in section) for section in grid.sections),
     )
 
 
