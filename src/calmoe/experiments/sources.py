@@ -1,7 +1,7 @@
 """What a report is made of: run folders read as one run, and the sweeps beside it."""
 
-import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +14,13 @@ from calmoe.experiments.engine import results
 from calmoe.experiments.methods import in_order
 from calmoe.experiments.records import Record, record_of, sweep_of
 from calmoe.experiments.sealing import read_sealed
+from calmoe.experiments.spec import from_table
 from calmoe.experiments.store import ENVIRONMENT, RunFolder, read_results
 from calmoe.report.curves import Curves
 from calmoe.report.examples import examples
 
 Rows = list[dict[str, Any]]
-SAME = (
-    "fingerprint",
-    "hard",
-    "protocols",
-)  # what all folders of one report share, besides model and training
+SAME = ("fingerprint", "hard", "protocols", "weights")  # in all folders of one report, besides the settings
 
 
 class Source(NamedTuple):
@@ -159,12 +156,20 @@ def _sessions(run: Path) -> list[dict[str, Any]]:
 
 def _check_same(first: Source, other: Source) -> None:
     """Folders of other data, or of models trained otherwise, do not go into one report."""
-    pairs = {name: (first.record[name], other.record[name]) for name in SAME}
-    for name in ("dataset", "model", "training"):
-        pairs[name] = first.record["spec"][name], other.record["spec"][name]
-    differing = [name for name, (a, b) in pairs.items() if json.dumps(a) != json.dumps(b)]
+    kinds = _kind(first.record), _kind(other.record)
+    differing = [name for name, value in kinds[0].items() if kinds[1][name] != value]
     if differing:
         raise InputError(
             f"{first.path} and {other.path} are not of one kind ({', '.join(differing)} differ): "
             "report them apart"
         )
+
+
+def _kind(record: Record) -> dict[str, Any]:
+    spec = from_table(record["spec"])
+    return {
+        **{name: record.get(name) for name in SAME},
+        "dataset": spec.dataset,
+        "model": replace(spec.model, weights=""),  # their content is in SAME
+        "training": spec.training,
+    }
