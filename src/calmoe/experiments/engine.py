@@ -18,7 +18,7 @@ from calmoe.experiments.methods import in_order, source
 from calmoe.experiments.plan import Node, draw, leaves, to_do
 from calmoe.experiments.progress import TimeUp, Watcher
 from calmoe.experiments.records import Record, describe_run, join, plan_of, plans_of, recorded, sweep_of
-from calmoe.experiments.spec import RunSpec, from_table
+from calmoe.experiments.spec import RunSpec, from_table, run_name
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
@@ -63,6 +63,10 @@ def run(
         with folder.locked():
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
+    if spec.model.stem == "imagenet" and not spec.model.weights:
+        console.print(
+            "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's weights"
+        )
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target)
     record = describe_run(spec, dataset, data, where.type, sweep)
     with folder.locked(), _threads(spec.model):
@@ -101,7 +105,7 @@ def show_plan(
     else:
         record = recorded(folder, spec, sweep)
     nodes = plan_of(spec, record, sweep)
-    title = f"{spec.dataset}, {len(spec.methods)} methods x {len(spec.seeds)} seeds"
+    title = f"{spec.name}, {len(spec.methods)} methods x {len(spec.seeds)} seeds"
     title += f" x {len(sweep.values)} values of {sweep.setting}" if sweep else ""
     (console or make_console()).print(draw(nodes, folder.done(nodes), title))
 
@@ -190,7 +194,7 @@ def _report(
         raise InputError(f"{folder.path} has no results ({listed})")
     folder.write_results(rows)
     for protocol in record["protocols"]:
-        console.print(results_table(rows, record["spec"]["dataset"], protocol).rich())
+        console.print(results_table(rows, run_name(record["spec"]), protocol).rich())
     for row in rows:
         if row["temperature_status"] not in ("optimum", "published"):
             at = f" {row['setting']} {row['value']:g}" if "value" in row else ""
