@@ -34,7 +34,7 @@ def refused(root, words, **options):
         load(root, **options)
     assert "\n" not in str(refusal.value)
     left = [path for path in root.glob(f"{FOLDER}/*") if path.name != ".lock"]
-    assert all(decoding._whole(path.with_suffix(".npy")) is not None for path in left)
+    assert all(decoding._whole(path.with_suffix(".rgb"), SIZE) is not None for path in left)
     return str(refusal.value)
 
 
@@ -224,7 +224,7 @@ def test_the_second_time_nothing_is_decoded(root, decodings):
     load(root, target="sketch")
     assert len(decodings) == 180
     kinds = Counter(path.suffix for path in (root / FOLDER).iterdir())
-    assert kinds == {".npy": 3, ".sha256": 3, "": 1}
+    assert kinds == {".rgb": 3, ".sha256": 3, "": 1}
 
 
 @pytest.mark.parametrize("change", ["byte", "name", "gone", "new"])
@@ -244,14 +244,14 @@ def test_a_change_is_decoded_anew_and_replaces_the_old(root, decodings, change):
             Image.new("RGB", (8, 8)).save(path.with_name("new.png"))
     assert load(root).fingerprint() != first.fingerprint()
     assert {path.parent.parent.name for path in decodings} == {"sketch"}
-    assert len(list((root / FOLDER).glob("sketch-*.npy"))) == 1
+    assert len(list((root / FOLDER).glob("sketch-*.rgb"))) == 1
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "digest", "no digest"])
 def test_a_damaged_cache_is_found_and_rebuilt(root, decodings, damage):
     first = load(root)
     del decodings[:]
-    (path,) = (root / FOLDER).glob("photo-*.npy")
+    (path,) = (root / FOLDER).glob("photo-*.rgb")
     match damage:
         case "flipped":
             content = bytearray(path.read_bytes())
@@ -271,7 +271,7 @@ def test_a_damaged_cache_is_found_and_rebuilt(root, decodings, damage):
 
 def test_what_a_killed_process_left_goes(root):
     (root / FOLDER).mkdir()
-    left = root / FOLDER / ".photo-32-0123456789abcdef.npy.0123456789abcdef"
+    left = root / FOLDER / ".photo-32-0123456789abcdef.rgb.0123456789abcdef"
     left.write_bytes(b"half")
     load(root)
     assert not left.exists()
@@ -282,7 +282,7 @@ def test_where_the_folder_cannot_be_written_the_users_cache_serves(root, tmp_pat
     (root / FOLDER).write_text("a file where the folder would be")
     first = load(root)
     (folder,) = (tmp_path / "home/calmoe").iterdir()
-    assert len(list(folder.glob("*.npy"))) == 3
+    assert len(list(folder.glob("*.rgb"))) == 3
     del decodings[:]
     assert load(root).fingerprint() == first.fingerprint()
     assert not decodings

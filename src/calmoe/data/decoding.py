@@ -1,4 +1,4 @@
-"""Images decoded once, on all cores, into a cache: one .npy of bytes [N, size, size, 3] a folder of images.
+"""Images decoded once, on all cores, into a cache: one file of bytes [N, size, size, 3] a folder of images.
 
 A cache file is named by the content of the images behind it, so a changed, added or removed image is decoded
 anew; NAME.sha256 beside it (as sha256sum writes it) tells whether the cache itself is whole.
@@ -27,7 +27,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 
 
 def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> np.ndarray:
-    """The images `files` under `root` as uint8 [N, size, size, 3], mapped from a cache file of that `name`.
+    """The images `files` under `root` as uint8 [N, size, size, 3], through a cache file of that `name`.
 
     The cache is in `root` or, where that cannot be written, in the user's own cache folder.
     """
@@ -35,14 +35,14 @@ def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> np.ndarr
     with _threads() as threads:
         stem = f"{name}-{size}-{_content(root, files, threads)[:16]}"
         for folder in folders:
-            if (found := _whole(folder / f"{stem}.npy")) is not None:
+            if (found := _whole(folder / f"{stem}.rgb", size)) is not None:
                 return found
         with _locked(_writable(folders)) as folder:
-            path = folder / f"{stem}.npy"
-            if (found := _whole(path)) is None:  # nobody else has written it since
+            path = folder / f"{stem}.rgb"
+            if (found := _whole(path, size)) is None:  # nobody else has written it since
                 _write(path, files, size, threads, f"decoding {name}")
                 _drop_others(folder, f"{name}-{size}-", stem)
-                found = _whole(path)
+                found = _whole(path, size)
     if found is None:
         raise InputError(f"{path} is not what was written there: is the disk sound?")
     return found
@@ -70,12 +70,8 @@ def _content(root: Path, files: Sequence[Path], threads: ThreadPoolExecutor) -> 
 
 
 def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExecutor, told: str) -> None:
-    digest, header = hashlib.sha256(), io.BytesIO()
-    shape = (len(files), size, size, 3)
-    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    digest = hashlib.sha256()
     with writing_whole(path) as stream, _bar() as bar:
-        stream.write(header.getvalue())
-        digest.update(header.getvalue())
         task = bar.add_task(told, total=len(files))
         for start in range(0, len(files), BLOCK):
             for pixels in threads.map(lambda file: decode(file, size), files[start : start + BLOCK]):
@@ -85,16 +81,15 @@ def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExec
     write_whole(path.with_suffix(".sha256"), f"{digest.hexdigest()}  {path.name}\n".encode())
 
 
-def _whole(path: Path) -> np.ndarray | None:
-    """The array in a cache file, if every byte is as it was written."""
+def _whole(path: Path, size: int) -> np.ndarray | None:
+    """The images in a cache file, if every byte is as it was written."""
     try:
-        stated = path.with_suffix(".sha256").read_text().split()[0]
-        with path.open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != stated:
-                return None
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, IndexError):
+        stated = path.with_suffix(".sha256").read_text().partition(" ")[0]
+        pixels = np.fromfile(path, np.uint8)
+    except (OSError, ValueError):
         return None
+    whole = hashlib.sha256(pixels.data).hexdigest() == stated
+    return pixels.reshape(-1, size, size, 3) if whole else None
 
 
 def _drop_others(folder: Path, prefix: str, stem: str) -> None:

@@ -4,7 +4,6 @@ PACS, Office-Home, VLCS, TerraIncognita and DomainNet come in this layout. Rows 
 and class by class, both by name: the order in which the paper's code reads them.
 """
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -83,24 +82,28 @@ def leave_one_out(
     )
     if not len(validation):
         raise InputError(f"{root} has too few images for validation: {len(pool)} outside of {target}")
-    pixels = {
-        domain: decoded(root, domain, [file for files in images.values() for file in files], size)
-        for domain, images in layout.items()
-    }
+    pixels = [np.empty((len(rows), size, size, 3), np.uint8) for rows in (train, validation)]
+    first = 0
+    for domain in sources:  # one at a time, each image copied once: all of them may fill the memory
+        images = _pixels(root, domain, layout, size)
+        for rows, into in zip((train, validation), pixels, strict=True):
+            start, end = np.searchsorted(rows, [first, first + len(images)])
+            np.take(images, rows[start:end] - first, axis=0, out=into[start:end], mode="clip")
+        first += len(images)
 
-    def split(rows: np.ndarray) -> Split:
+    def split(rows: np.ndarray, pixels: np.ndarray) -> Split:
         return Split(
-            inputs=_tensor(_gathered([pixels[domain] for domain in sources], rows)),
+            inputs=_tensor(pixels),
             labels=torch.from_numpy(pool[rows]),
             groups={"domain": np.array(sources)[origin[rows]], "class": np.array(classes)[pool[rows]]},
         )
 
     return ShiftDataset(
         name=f"{name}-{target}",
-        train=split(train),
-        validation=split(validation),
+        train=split(train, pixels[0]),
+        validation=split(validation, pixels[1]),
         test=Split(
-            inputs=_tensor(np.array(pixels[target])),
+            inputs=_tensor(_pixels(root, target, layout, size)),
             labels=torch.from_numpy(labels[target]),
             groups={"class": np.array(classes)[labels[target]]},
         ),
@@ -135,14 +138,8 @@ def _origin(counts: list[int]) -> np.ndarray:
     return np.repeat(np.arange(len(counts)), counts)
 
 
-def _gathered(domains: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """The ascending `rows` of all domains in a row; each is copied once, from the disk to its place."""
-    gathered = np.empty((len(rows), *domains[0].shape[1:]), np.uint8)
-    edges = np.cumsum([0, *map(len, domains)])
-    places = np.searchsorted(rows, edges)
-    for domain, edge, (start, end) in zip(domains, edges, pairwise(places), strict=False):
-        np.take(domain, rows[start:end] - edge, axis=0, out=gathered[start:end], mode="clip")
-    return gathered
+def _pixels(root: Path, domain: str, layout: Layout, size: int) -> np.ndarray:
+    return decoded(root, domain, [file for files in layout[domain].values() for file in files], size)
 
 
 def _tensor(pixels: np.ndarray) -> torch.Tensor:

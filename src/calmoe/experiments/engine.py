@@ -63,10 +63,6 @@ def run(
         with folder.locked():
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
-    if spec.model.stem == "imagenet" and not spec.model.weights:
-        console.print(
-            "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's weights"
-        )
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target)
     record = describe_run(spec, dataset, data, where.type, sweep)
     with folder.locked(), _threads(spec.model):
@@ -75,6 +71,10 @@ def run(
         missing = to_do(nodes, folder.done(nodes))
         failed: dict[str, str] = {}
         if missing:
+            if spec.model.stem == "imagenet" and not spec.model.weights:
+                console.print(
+                    "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's"
+                )
             folder.add_session(describe(where))
             events = out / "tensorboard" if tensorboard else None
             watcher = Watcher(console, sum(node.epochs for node in missing), time_limit, events)
