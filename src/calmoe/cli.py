@@ -239,16 +239,19 @@ def compare_command(
     """
     from calmoe.experiments.engine import make_console
     from calmoe.experiments.records import record_of
+    from calmoe.experiments.spec import run_name
     from calmoe.experiments.store import read_results
     from calmoe.report import compare, comparison_table, is_published
+    from calmoe.report.published import table_of
 
     record = record_of(run)
-    own = record["spec"]["dataset"]
-    table = dataset or own
+    own, target = record["spec"]["dataset"], record["spec"].get("target", "")
+    fitting = table_of(own, target)
+    table = dataset or fitting
     if not is_published(table):
         raise InputError(f"the paper has no table for {table!r}: it has cifar10h, pacs_sketch and the like")
-    if table != own and not table.startswith(f"{own}_"):
-        raise InputError(f"{run} is a run on {own}: {table} is another dataset's table")
+    if table != fitting and (target or not table.startswith(f"{own}_")):
+        raise InputError(f"{run} is a run on {run_name(record['spec'])}: {table} is another table")
     if record.get("sweep"):
         raise InputError(f"{run} is a sweep: the paper's table is of `calmoe run {own}`")
     if "published" not in record["protocols"]:

@@ -22,6 +22,7 @@ from calmoe.errors import InputError
 from calmoe.files import TEMPORARY, write_whole, writing_whole
 
 FOLDER = ".calmoe-cache"
+HOW = "RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
 BLOCK = 512  # images in memory at a time
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 
@@ -61,12 +62,12 @@ def decode(path: Path, size: int) -> np.ndarray:
 
 
 def _content(root: Path, files: Sequence[Path], threads: ThreadPoolExecutor) -> str:
-    """SHA-256 over the names and the bytes of all files."""
+    """SHA-256 over the names and the bytes of all files, and how they are decoded."""
 
     def line(path: Path) -> str:
         return f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n"
 
-    return hashlib.sha256("".join(threads.map(line, files)).encode("utf-8", "surrogateescape")).hexdigest()
+    return hashlib.sha256(os.fsencode("".join([f"{HOW}\n", *threads.map(line, files)]))).hexdigest()
 
 
 def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExecutor, told: str) -> None:
@@ -78,13 +79,13 @@ def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExec
                 stream.write(pixels.data)
                 digest.update(pixels.data)
                 bar.advance(task)
-    write_whole(path.with_suffix(".sha256"), f"{digest.hexdigest()}  {path.name}\n".encode())
+    write_whole(path.with_suffix(".sha256"), os.fsencode(f"{digest.hexdigest()}  {path.name}\n"))
 
 
 def _whole(path: Path, size: int) -> np.ndarray | None:
     """The images in a cache file, if every byte is as it was written."""
     try:
-        stated = path.with_suffix(".sha256").read_text().partition(" ")[0]
+        stated = path.with_suffix(".sha256").read_bytes()[:64].decode()
         pixels = np.fromfile(path, np.uint8)
     except (OSError, ValueError):
         return None
