@@ -7,10 +7,12 @@ from calmoe.experiments.store import RunFolder
 ECE = [0.060, 0.062, 0.058, 0.061, 0.059]
 
 
-def folder(path, dataset="cifar10h", protocols=("corrected", "published"), method="vanilla", **more):
+def folder(
+    path, dataset="cifar10h", protocols=("corrected", "published"), method="vanilla", target="", **more
+):
     run = RunFolder(path)
     path.mkdir()
-    run.write_record({"spec": {"dataset": dataset}, "protocols": list(protocols), **more})
+    run.write_record({"spec": {"dataset": dataset, "target": target}, "protocols": list(protocols), **more})
     rows = [
         {"method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
         for protocol in protocols
@@ -39,6 +41,14 @@ def test_one_of_several_tables_of_a_dataset(tmp_path):
     assert answer.exit_code == 0, answer.output
     assert "0.033 ± 0.002" in answer.stdout
     assert "no table for 'pacs'" in compare(run).stderr
+
+
+def test_a_target_has_its_own_table(tmp_path):
+    run = folder(tmp_path / "run", dataset="pacs", target="art_painting")
+    answer = compare(run)
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout == compare(run, "--dataset", "pacs_art").stdout
+    assert "is a run on pacs-art_painting" in compare(run, "--dataset", "pacs_photo").stderr
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def main(
     """
 
 
-DatasetName = Annotated[str, typer.Argument(help="digits or cifar10h.")]
+DatasetName = Annotated[str, typer.Argument(help="digits, cifar10h, pacs or domains.")]
 Methods = Annotated[str | None, typer.Option(help="Such as vanilla,robust.")]
 Seeds = Annotated[str | None, typer.Option(help="Such as 42-46,50.")]
 Settings = Annotated[
@@ -63,6 +63,7 @@ Settings = Annotated[
 ]
 Protocol = Annotated[str | None, typer.Option(help="corrected, or published: the paper's split and solver.")]
 Data = Annotated[Path | None, typer.Option(help="Where the dataset's files are.")]
+Target = Annotated[str | None, typer.Option(help="The domain to test on, such as sketch: pacs, domains.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Draw the plan and stop.")]
 OnlyReport = Annotated[
@@ -83,8 +84,11 @@ def run_command(
     seeds: Seeds = None,
     settings: Settings = None,
     protocol: Protocol = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/DATASET if not given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; runs/DATASET or runs/DATASET-TARGET if not given.")
+    ] = None,
     data: Data = None,
+    target: Target = None,
     device: Device = "auto",
     dry_run: DryRun = False,
     only_report: OnlyReport = False,
@@ -97,7 +101,8 @@ def run_command(
     """
     from calmoe.experiments import engine
 
-    spec, folder = _spec(dataset, methods, seeds, settings, protocol), out or Path("runs") / dataset
+    spec = _spec(dataset, methods, seeds, settings, protocol, target)
+    folder = out or Path("runs") / spec.name
     if dry_run:
         engine.show_plan(spec, folder, data, device)
         return
@@ -123,6 +128,7 @@ def sweep_command(
         Path | None, typer.Option(help="The sweep's folder; runs/DATASET-SETTING if not given.")
     ] = None,
     data: Data = None,
+    target: Target = None,
     device: Device = "auto",
     dry_run: DryRun = False,
     only_report: OnlyReport = False,
@@ -136,9 +142,9 @@ def sweep_command(
     from calmoe.experiments import engine
     from calmoe.experiments.sweep import parse_values
 
-    spec = _spec(dataset, methods, seeds, settings, protocol)
+    spec = _spec(dataset, methods, seeds, settings, protocol, target)
     sweep = parse_values(setting, values, spec.training.epochs)
-    folder = out or Path("runs") / f"{dataset}-{setting}"
+    folder = out or Path("runs") / f"{spec.name}-{setting}"
     if dry_run:
         engine.show_plan(spec, folder, data, device, sweep=sweep)
         return
@@ -156,7 +162,12 @@ def sweep_command(
 
 
 def _spec(
-    dataset: str, methods: str | None, seeds: str | None, settings: list[str] | None, protocol: str | None
+    dataset: str,
+    methods: str | None,
+    seeds: str | None,
+    settings: list[str] | None,
+    protocol: str | None,
+    target: str | None,
 ) -> "RunSpec":
     from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
 
@@ -165,6 +176,7 @@ def _spec(
         "methods": methods and parse_methods(methods),
         "seeds": seeds and parse_seeds(seeds),
         "protocol": protocol,
+        "target": target,
     }
     return narrowed(spec, **{name: value for name, value in changes.items() if value is not None})
 
@@ -206,6 +218,11 @@ def data_command(
 
     if dataset == "digits":
         raise InputError("digits comes with scikit-learn: there is nothing to download, `calmoe run digits`")
+    if dataset in ("pacs", "domains"):
+        raise InputError(
+            f"{dataset} is not downloaded: unpack it to DIR/domain/class/image, "
+            f"then `calmoe run {dataset} --data DIR --target DOMAIN`"
+        )
     check_known("dataset", dataset, ["cifar10h"])
     typer.echo(f"cifar10h is in {fetch_cifar10h(to)}: calmoe run cifar10h --data {to}")
 
@@ -223,16 +240,19 @@ def compare_command(
     """
     from calmoe.experiments.engine import make_console
     from calmoe.experiments.records import record_of
+    from calmoe.experiments.spec import run_name
     from calmoe.experiments.store import read_results
     from calmoe.report import compare, comparison_table, is_published
+    from calmoe.report.published import table_of
 
     record = record_of(run)
-    own = record["spec"]["dataset"]
-    table = dataset or own
+    own, target = record["spec"]["dataset"], record["spec"].get("target", "")
+    fitting = table_of(own, target)
+    table = dataset or fitting
     if not is_published(table):
         raise InputError(f"the paper has no table for {table!r}: it has cifar10h, pacs_sketch and the like")
-    if table != own and not table.startswith(f"{own}_"):
-        raise InputError(f"{run} is a run on {own}: {table} is another dataset's table")
+    if table != fitting and (target or not table.startswith(f"{own}_")):
+        raise InputError(f"{run} is a run on {run_name(record['spec'])}: {table} is another table")
     if record.get("sweep"):
         raise InputError(f"{run} is a sweep: the paper's table is of `calmoe run {own}`")
     if "published" not in record["protocols"]:

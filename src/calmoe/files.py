@@ -4,30 +4,39 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from calmoe.errors import InputError
 
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
-"""The names `write_whole` gives while it writes: what a killed process may leave behind."""
+"""The names `writing_whole` gives while it writes: what a killed process may leave behind."""
 
 
-def write_whole(path: str | Path, data: bytes) -> None:
-    """Write `data` beside `path` under a temporary name, then rename: readers see all of it or none."""
+@contextmanager
+def writing_whole(path: str | Path) -> Iterator[BinaryIO]:
+    """A stream under a temporary name beside `path`, renamed at the end; if anything fails, it goes."""
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}: create it first")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as stream:  # unlike mkstemp's, its mode is what the umask allows
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Write `data` beside `path` under a temporary name, then rename: readers see all of it or none."""
+    with writing_whole(path) as stream:
+        stream.write(data)
 
 
 def write_json(path: str | Path, value: Any) -> None:

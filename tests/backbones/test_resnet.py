@@ -1,6 +1,5 @@
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from calmoe.backbones import ResNet, build_backbone
@@ -83,50 +82,6 @@ def test_matches_the_arithmetic_of_a_residual_block():
     x = torch.randn(1, 64, 8, 8)
     inner = block.bn2(block.conv2(torch.relu(block.bn1(block.conv1(x)))))
     assert torch.equal(block(x), torch.relu(inner + block.downsample[1](block.downsample[0](x))))
-
-
-@pytest.fixture
-def checkpoint(tmp_path):
-    torch.manual_seed(1)
-    weights = ResNet(18, stem="imagenet").state_dict()
-    weights |= {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
-    return weights, tmp_path / "resnet18.safetensors"
-
-
-@pytest.mark.parametrize("counters", [True, False])
-def test_weights_load(checkpoint, counters):
-    weights, path = checkpoint
-    save_file({k: v for k, v in weights.items() if counters or "num_batches" not in k}, path)
-    model = ResNet(18, stem="imagenet")
-    model.load_imagenet(path)
-    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
-
-
-def test_weights_that_do_not_fit_are_named(checkpoint):
-    weights, path = checkpoint
-    del weights["layer1.0.conv1.weight"]
-    save_file(weights | {"extra": torch.zeros(1), "conv1.weight": torch.zeros(64, 3, 3, 3)}, path)
-    model = ResNet(18, stem="imagenet")
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(InputError) as refusal:
-        model.load_imagenet(path)
-    for words in (
-        "1 missing: layer1.0.conv1.weight",
-        "1 unexpected: extra",
-        "1 of another shape: conv1.weight",
-    ):
-        assert words in str(refusal.value)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_a_pth_is_not_loaded_but_can_be_converted(checkpoint, tmp_path):
-    path = tmp_path / "resnet18.pth"
-    torch.save({"conv1.weight": torch.zeros(1)}, path)
-    with pytest.raises(InputError, match=r"convert a \.pth once") as refusal:
-        ResNet(18, stem="imagenet").load_imagenet(path)
-    assert "\n" not in str(refusal.value)
-    with pytest.raises(InputError, match="there is no file"):
-        ResNet(18).load_imagenet(tmp_path / "nothing.safetensors")
 
 
 @pytest.mark.parametrize("wrong", [{"depth": 20}, {"stem": "tiny"}, {"stages": 5}, {"variant": "v2"}])

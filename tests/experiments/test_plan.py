@@ -88,3 +88,22 @@ def test_the_drawing_says_what_is_saved_and_what_is_done():
     assert "seed 42: 300 epochs become 220" in text
     assert text.count("done") == 1
     assert text.count("warm-up") == 2
+
+
+def test_keys_of_older_runs_stay_what_they_were():
+    """Pinned: a new setting, or a new sort of data, must not orphan what is trained already."""
+    assert key("single") == "adec9c3fbab01b57d099aa7f60d3fc49"
+    assert key("vanilla") == "efee5a7b340d01887eec338d89bc0409"
+    assert key("fgr") == "4debb16e2743749cb2c5cc2e34434cf3"
+    assert key("robust") == "7625f971e506736abebbcac2c2c63608"
+    gpu = {"dataset": "cifar10h", "device": "cuda"}
+    assert key("robust_filtered", **gpu) == "3ff6d481b639208ccb6b2981c6e789e6"
+
+
+def test_keys_know_the_content_of_pretrained_weights_and_not_their_path():
+    def weighted(path, digest):
+        spec = with_settings(load_preset("digits"), [f"weights={path}"])
+        return leaves(make_plan(spec, "data", "cpu", weights=digest))["vanilla", 42].key
+
+    assert weighted("here.pth", "1a") == weighted("there.pth", "1a")
+    assert len({weighted("here.pth", "1a"), weighted("here.pth", "2b"), key("vanilla")}) == 3

@@ -122,6 +122,13 @@ def test_epochs_do_not_move_the_warmup():
     assert "--set epochs=25 --set warmup=20" in command(plain(spec))
 
 
+def test_the_command_names_the_target_and_the_weights():
+    spec = narrowed(with_settings(load_preset("pacs"), ["weights=a b.pth"]), target="sketch")
+    said = "calmoe run pacs --data DIR --target sketch --set 'weights=\"a b.pth\"'"
+    assert command(plain(spec)) == said
+    assert spec.name == "pacs-sketch"
+
+
 def test_what_the_preset_says_is_left_out():
     assert command(plain(load_preset("digits"))) == "calmoe run digits"
 

@@ -88,3 +88,18 @@ def test_flips_only_where_asked(flip):
     batches = Batches(dataset(inputs, flip=flip).train, dataset(inputs, flip=flip), CPU)
     batches.draw(generator(2))
     assert bool(batches.flipped.any()) == flip
+
+
+def test_crops_of_224_pixels_with_padding_28():
+    """As PACS has them: [N,H,W,C] in memory, corners at the extremes, and flipped."""
+    inputs = images(n=3, height=224, width=224).contiguous(memory_format=torch.channels_last)
+    data = dataset(inputs, padding=28)
+    batches = Batches(data.train, data, CPU)
+    assert batches.inputs.data_ptr() == inputs.data_ptr()  # nothing is copied
+    batches.corner.copy_(torch.tensor([[0, 56], [56, 0], [28, 28]]))
+    batches.flipped.copy_(torch.tensor([False, True, True]))
+    taken, _ = batches.take(torch.arange(3))
+    padded = torch.nn.functional.pad(inputs.float() / 255, (28, 28, 28, 28))
+    expected = padded[0, :, :224, 56:], padded[1, :, 56:, :224].flip(2), padded[2, :, 28:-28, 28:-28].flip(2)
+    torch.testing.assert_close(taken, torch.stack(expected))
+    assert (taken[0, :, :28] == 0).all()  # black, beyond the border

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from calmoe.backbones import ResNet
 from calmoe.data import load_dataset
 from calmoe.objectives import ERM, RobustFiltered, RobustMoE
 from calmoe.training import (
@@ -248,3 +250,19 @@ def test_golden_numbers(trainer, case, loss):
         stage(objective, rectified, loss=proper), 42, trainer.initial_state("mixture", 42)
     )
     assert trained.history[-1]["loss"] == pytest.approx(loss, rel=1e-4)
+
+
+def test_pretrained_weights_replace_the_backbones_and_leave_the_head_to_the_seed(digits, tmp_path):
+    model = ModelSettings(backbone="resnet18", stages=3)
+    pretrained = ResNet(18, stages=3, in_channels=1).state_dict()
+    save_file(pretrained, tmp_path / "weights.safetensors")
+    weighted = replace(model, weights=str(tmp_path / "weights.safetensors"))
+    scratch, loaded = (
+        Trainer(digits, m, SETTINGS, torch.device("cpu")).initial_state("mixture", 42).tensors
+        for m in (model, weighted)
+    )
+    assert all(torch.equal(loaded[f"model.backbone.{name}"], value) for name, value in pretrained.items())
+    assert not torch.equal(loaded["model.backbone.conv1.weight"], scratch["model.backbone.conv1.weight"])
+    heads = [name for name in scratch if name.startswith("model.head.")]
+    assert heads
+    assert all(torch.equal(loaded[name], scratch[name]) for name in heads)

@@ -8,9 +8,18 @@ from typing import Any
 
 from calmoe.backbones.mlp import MLP
 from calmoe.backbones.resnet import ResNet
+from calmoe.backbones.weights import fitting_weights, load_pretrained, weights_digest
 from calmoe.errors import InputError, check_known
 
-__all__ = ["BACKBONES", "MLP", "ResNet", "build_backbone"]
+__all__ = [
+    "BACKBONES",
+    "MLP",
+    "ResNet",
+    "build_backbone",
+    "fitting_weights",
+    "load_pretrained",
+    "weights_digest",
+]
 
 
 def _mlp(input_shape: tuple[int, ...], *, hidden: Iterable[int] = (128,)) -> MLP:

@@ -1,9 +1,5 @@
 """ResNet-18, 34 and 50 without the last layer, under torchvision's parameter names: its weights load."""
 
-from pathlib import Path
-
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from calmoe.errors import InputError
@@ -77,7 +73,8 @@ class ResNet(nn.Module):
         _check("variant", variant, VARIANTS)
         self.stages = STAGES[stem] if stages is None else stages
         _check("stages", self.stages, (3, 4))
-        block = Bottleneck if depth == 50 else BasicBlock
+        self.variant, self.bottleneck = variant, depth == 50
+        block = Bottleneck if self.bottleneck else BasicBlock
 
         self.conv1 = _conv(in_channels, 64, 3) if stem == "cifar" else _conv(in_channels, 64, 7, 2)
         self.bn1 = nn.BatchNorm2d(64)
@@ -99,21 +96,6 @@ class ResNet(nn.Module):
             x = getattr(self, f"layer{stage + 1}")(x)
         return x.mean(dim=(2, 3))
 
-    def load_imagenet(self, path: str | Path) -> None:
-        """Take the weights in a safetensors file with torchvision's names; its last layer is ignored."""
-        weights = {name: w for name, w in _read_weights(Path(path)).items() if not name.startswith("fc.")}
-        ours = self.state_dict()
-        counters = {name for name in ours if name.endswith("num_batches_tracked")}  # older files have none
-        problems = {
-            "missing": sorted(ours.keys() - weights.keys() - counters),
-            "unexpected": sorted(weights.keys() - ours.keys()),
-            "of another shape": [n for n in ours if n in weights and ours[n].shape != weights[n].shape],
-        }
-        if any(problems.values()):
-            listed = "; ".join(f"{len(k)} {what}: {_few(k)}" for what, k in problems.items() if k)
-            raise InputError(f"{path} does not fit this ResNet's depth, stem and stages ({listed})")
-        self.load_state_dict(ours | weights)
-
     def _initialise(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -129,23 +111,6 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
     if stride == 1 and inputs == outputs:
         return None
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise InputError(f"there is no file {path}: give a local safetensors file with torchvision's names")
-    try:
-        return load_file(path)
-    except SafetensorError:
-        raise InputError(
-            f"{path} is not a whole safetensors file; convert a .pth once, where you trust it, with: "
-            'python -c "import sys, torch; from safetensors.torch import save_file; '
-            'save_file(torch.load(sys.argv[1], weights_only=True), sys.argv[2])" IN.pth OUT.safetensors'
-        ) from None
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _check(what: str, value: object, known: tuple[object, ...]) -> None:

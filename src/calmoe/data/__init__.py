@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
-from calmoe.data import cifar10h, digits
+from calmoe.data import cifar10h, digits, domains, pacs
 from calmoe.data.shift import PROTOCOLS, ShiftDataset, Split, check_protocol
 from calmoe.errors import InputError, check_known
 
@@ -13,6 +13,8 @@ __all__ = ["DATASETS", "PROTOCOLS", "ShiftDataset", "Split", "check_protocol", "
 DATASETS: dict[str, Callable[..., ShiftDataset]] = {
     "digits": digits.load,
     "cifar10h": cifar10h.load,
+    "pacs": pacs.load,
+    "domains": domains.load,
 }
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from calmoe.errors import InputError, check_known
 
 PROTOCOLS = ("corrected", "published")
+BLOCK = 1024  # rows that are hashed at a time
 
 
 def check_protocol(protocol: str) -> str:
@@ -149,6 +150,10 @@ def _split_digest(split: Split) -> str:
 
 
 def _array_digest(array: np.ndarray) -> list[Any]:
-    little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-    content = little.reshape(-1).view(np.uint8).data
-    return [little.dtype.str, list(little.shape), hashlib.sha256(content).hexdigest()]
+    """Type, shape and SHA-256 of the rows; a block at a time, since images may lie in memory as [N,H,W,C]."""
+    little = array.dtype.newbyteorder("<")
+    digest = hashlib.sha256()
+    for start in range(0, len(array), BLOCK):
+        block = np.ascontiguousarray(array[start : start + BLOCK]).astype(little, copy=False)
+        digest.update(block.reshape(-1).view(np.uint8).data)
+    return [little.str, list(array.shape), digest.hexdigest()]

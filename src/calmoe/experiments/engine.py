@@ -18,7 +18,7 @@ from calmoe.experiments.methods import in_order, source
 from calmoe.experiments.plan import Node, draw, leaves, to_do
 from calmoe.experiments.progress import TimeUp, Watcher
 from calmoe.experiments.records import Record, describe_run, join, plan_of, plans_of, recorded, sweep_of
-from calmoe.experiments.spec import RunSpec, from_table
+from calmoe.experiments.spec import RunSpec, from_table, run_name
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
@@ -73,6 +73,10 @@ def run(
         missing = to_do(nodes, folder.done(nodes))
         failed: dict[str, str] = {}
         if missing:
+            if spec.model.stem == "imagenet" and not spec.model.weights:
+                console.print(
+                    "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's"
+                )
             folder.add_session(describe(where))
             events = out / "tensorboard" if tensorboard else None
             watcher = Watcher(console, sum(node.epochs for node in missing), time_limit, events)
@@ -103,7 +107,7 @@ def show_plan(
     else:
         record = recorded(folder, spec, sweep)
     nodes = plan_of(spec, record, sweep)
-    title = f"{spec.dataset}, {len(spec.methods)} methods x {len(spec.seeds)} seeds"
+    title = f"{spec.name}, {len(spec.methods)} methods x {len(spec.seeds)} seeds"
     title += f" x {len(sweep.values)} values of {sweep.setting}" if sweep else ""
     (console or make_console()).print(draw(nodes, folder.done(nodes), title))
 
@@ -203,7 +207,7 @@ def _report(
         raise InputError(f"{folder.path} has no results ({listed})")
     folder.write_results(rows)
     for protocol in record["protocols"]:
-        console.print(results_table(rows, record["spec"]["dataset"], protocol).rich())
+        console.print(results_table(rows, run_name(record["spec"]), protocol).rich())
     for row in rows:
         if row["temperature_status"] not in ("optimum", "published"):
             at = f" {row['setting']} {row['value']:g}" if "value" in row else ""

@@ -11,7 +11,7 @@ from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
 from calmoe.experiments.records import Record, sweep_of
 from calmoe.experiments.sources import Sources
-from calmoe.experiments.spec import load_preset
+from calmoe.experiments.spec import load_preset, run_name
 from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
 from calmoe.report.grid import Entry, Heading, label
@@ -84,7 +84,7 @@ def run_page(
     counted = f"{_many(spec['methods'], 'method')}, {_many(spec['seeds'], 'seed')}"
     swept = f", {_many(list(sources.sweeps), 'sweep')}" if sources.sweeps else ""
     return Page(
-        title=f"Calibration on {spec['dataset']}",
+        title=f"Calibration on {run_name(spec)}",
         subtitle=f"{counted}{swept}; a run of calmoe",
         summary=_summary(sources),
         sections=[
@@ -102,7 +102,7 @@ def _summary(sources: Sources) -> list[Point]:
     spec, points = record["spec"], []
     if sources.runs:
         asked = Asked(
-            dataset=spec["dataset"],
+            dataset=run_name(spec),
             methods=spec["methods"],
             seeds=spec["seeds"],
             protocols=record["protocols"],
@@ -178,7 +178,7 @@ def _facts(sources: Sources) -> dict[str, Fact]:
     record = sources.record
     spec, sessions = record["spec"], [session for source in sources.all for session in source.sessions]
     facts: dict[str, Fact] = {
-        "Dataset": spec["dataset"],
+        "Dataset": run_name(spec),
         "Protocols": ", ".join(record["protocols"]),
         "Methods": ", ".join(METHODS.get(method, method) for method in spec["methods"]),
         "Seeds": ", ".join(map(str, spec["seeds"])),
@@ -198,10 +198,11 @@ def _facts(sources: Sources) -> dict[str, Fact]:
 
 def reproduce(sources: Sources) -> str:
     """The commands that give all this again; what the preset says already is left out."""
-    dataset = sources.record["spec"]["dataset"]
+    spec = sources.record["spec"]
+    dataset = spec["dataset"]
     records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
-    folders = [f"runs/{dataset}"] if sources.runs else []
-    folders += [f"runs/{dataset}-{setting}" for setting in sources.sweeps]
+    folders = [f"runs/{run_name(spec)}"] if sources.runs else []
+    folders += [f"runs/{run_name(spec)}-{setting}" for setting in sources.sweeps]
     try:
         commands = [command(record) for record in records]
     except InputError:  # not one of the presets: as it was typed
@@ -220,9 +221,9 @@ def command(record: Record) -> str:
         preset["methods"] = ["robust"]
         if sweep != parse_values(sweep.setting, None, spec["training"]["epochs"]):
             words += ["--values", ",".join(f"{value:g}" for value in sweep.values)]
-    for name in ("methods", "seeds", "protocol"):
-        if spec[name] != preset[name]:
-            value = spec[name] if name == "protocol" else ",".join(map(str, spec[name]))
+    for name in ("target", "methods", "seeds", "protocol"):
+        if spec.get(name, "") != preset[name]:
+            value = spec[name] if isinstance(spec[name], str) else ",".join(map(str, spec[name]))
             words += [f"--{name}", value]
     for section in ("model", "training"):
         changed = {key for key, value in spec[section].items() if value != preset[section].get(key)}

@@ -51,14 +51,21 @@ class Node:
 
 
 def make_plan(
-    spec: RunSpec, training_fingerprint: str, device: str, version: int = TRAINING_VERSION
+    spec: RunSpec,
+    training_fingerprint: str,
+    device: str,
+    version: int = TRAINING_VERSION,
+    weights: str = "",
 ) -> list[Node]:
     """All nodes that the spec's methods and seeds need, parents first, one seed after the other.
+
+    `weights` is the digest of the pretrained weights: keys know their content, not where they lie.
 
     >>> from calmoe.experiments.spec import load_preset
     >>> sum(node.epochs for node in make_plan(load_preset("digits"), "", "cpu") if node.seed == 42)
     220
     """
+    spec = replace(spec, model=replace(spec.model, weights=weights))
     data = {"data": training_fingerprint, "device": device, "version": version}
     nodes = []
     for seed in spec.seeds:

@@ -12,6 +12,7 @@ from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import SPEC, RunFolder
 from calmoe.experiments.sweep import Sweep, make_sweep
+from calmoe.training import check_weights
 
 Record = dict[str, Any]
 
@@ -20,6 +21,7 @@ def describe_run(
     spec: RunSpec, dataset: ShiftDataset, data: Path | None, device: str, sweep: Sweep | None = None
 ) -> Record:
     """What `spec.json` holds. `protocols` are those under which the same models may be judged."""
+    weights = check_weights(spec.model, dataset.input_shape) if spec.model.weights else ""
     own = dataset.training_fingerprint()
     protocols = [
         protocol
@@ -36,6 +38,8 @@ def describe_run(
         "protocols": protocols,
         "hard": dataset.hard,
     }
+    if weights:
+        record["weights"] = weights
     if sweep is not None:
         record["sweep"] = sweep.asdict()
     return json.loads(json.dumps(record))
@@ -86,10 +90,10 @@ def plans_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> dict[
 
     Reports thus read what an older trainer left.
     """
-    version = record.get("training_version", 1)
+    version, weights = record.get("training_version", 1), record.get("weights", "")
     variants = [*sweep.variants(spec).items()] if sweep else [(None, spec)]
     return {
-        value: make_plan(variant, record["training_fingerprint"], record["device"], version)
+        value: make_plan(variant, record["training_fingerprint"], record["device"], version, weights)
         for value, variant in variants
     }
 
@@ -101,11 +105,14 @@ def plan_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> list[N
 
 
 def flat(record: Record) -> dict[str, Any]:
-    """Dotted names and values of all that must agree, a sweep's setting included."""
-    spec = asdict(replace(from_table(record["spec"]), methods=(), seeds=(), keep_weights=True))
-    found: dict[str, Any] = {}
+    """Dotted names and values of all that must agree; of pretrained weights, the content and not the path."""
+    asked = from_table(record["spec"])
+    model = replace(asked.model, weights="")
+    spec = asdict(replace(asked, methods=(), seeds=(), keep_weights=True, model=model))
     swept = record.get("sweep", {}).get("setting")
-    for name, value in {**spec, **record, "spec": {}, "sweep": swept}.items():
+    weights = record.get("weights", "")
+    found: dict[str, Any] = {}
+    for name, value in {**spec, **record, "spec": {}, "sweep": swept, "weights": weights}.items():
         found |= (
             {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
         )

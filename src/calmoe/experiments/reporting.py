@@ -16,6 +16,7 @@ from calmoe.errors import InputError
 from calmoe.experiments.engine import expected, results_table
 from calmoe.experiments.pages import CAPTIONS, run_page
 from calmoe.experiments.sources import Rows, Source, Sources, read_sources, run_examples
+from calmoe.experiments.spec import run_name
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.files import write_json, write_whole
 from calmoe.report import (
@@ -44,7 +45,7 @@ SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("
 def tables(sources: Sources) -> dict[str, Grid]:
     """By name: the paper's table under each protocol, seed-paired differences, published cells, sweeps."""
     record, rows = sources.record, sources.rows
-    dataset, protocols = record["spec"]["dataset"], record["protocols"]
+    dataset, protocols = run_name(record["spec"]), record["protocols"]
     grids = {}
     if rows:
         grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}

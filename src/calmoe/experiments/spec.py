@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from importlib import resources
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -59,6 +59,19 @@ class RunSpec:
     keep_weights: bool = True
     model: ModelSettings
     training: TrainingSettings
+
+    @property
+    def name(self) -> str:
+        return run_name(vars(self))
+
+
+def run_name(spec: Mapping[str, Any]) -> str:
+    """What a run with this table is of, in captions and names of folders.
+
+    >>> run_name({"dataset": "pacs", "target": "sketch"})
+    'pacs-sketch'
+    """
+    return "-".join(filter(None, [spec["dataset"], spec.get("target")]))
 
 
 def load_preset(name: str) -> RunSpec:

@@ -23,6 +23,15 @@ def published(dataset: str) -> dict[str, Any]:
     return table
 
 
+def table_of(dataset: str, target: str = "") -> str:
+    """The name that a published table of these data would have.
+
+    >>> table_of("pacs", "art_painting")
+    'pacs_art'
+    """
+    return f"{dataset}_{target.partition('_')[0]}" if target else dataset
+
+
 def is_published(dataset: str) -> bool:
     """Whether the paper has a table of methods for `dataset`."""
     return "cells" in _tables().get(dataset, {})

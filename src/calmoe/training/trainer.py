@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from calmoe.backbones import build_backbone
+from calmoe.backbones import MLP, ResNet, build_backbone, fitting_weights, load_pretrained, weights_digest
 from calmoe.data import ShiftDataset, Split
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
@@ -68,10 +68,15 @@ class Trainer:
             torch.backends.cudnn.benchmark = True
 
     def initial_state(self, head: str, seed: int) -> TrainingState:
-        """The seed's weights before any training, and an optimiser that has seen nothing."""
+        """The seed's weights before any training, and an optimiser that has seen nothing.
+
+        A pretrained backbone's weights replace the seed's; the head's are the same with and without them.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self._build(head)
+        if self.model_settings.weights:
+            load_pretrained(model.backbone, self.model_settings.weights)
         tensors = {f"model.{name}": value.detach().clone() for name, value in model.state_dict().items()}
         for name, parameter in model.named_parameters():
             tensors |= {f"{moment}.{name}": torch.zeros_like(parameter.detach()) for moment in MOMENTS[:2]}
@@ -211,12 +216,7 @@ class Trainer:
 
     def _build(self, head: str) -> MixtureClassifier:
         settings = self.model_settings
-        options = (
-            {"hidden": settings.hidden}
-            if settings.backbone == "mlp"
-            else {"stem": settings.stem, "stages": settings.stages, "variant": settings.variant}
-        )
-        backbone = build_backbone(settings.backbone, self.dataset.input_shape, **options)
+        backbone = make_backbone(settings, self.dataset.input_shape)
         experts, routing = (1, "soft") if head == "single" else (settings.experts, settings.routing)
         return MixtureClassifier(
             backbone,
@@ -230,3 +230,21 @@ class Trainer:
             half = {"float32": False, "bfloat16": True, "auto": self.captures}[self.settings.precision]
             self.residents[head] = Resident(self._build(head), self.settings, self.device, half)
         return self.residents[head]
+
+
+def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> MLP | ResNet:
+    """The backbone that the settings describe; pretrained weights are not in it yet."""
+    options = (
+        {"hidden": settings.hidden}
+        if settings.backbone == "mlp"
+        else {"stem": settings.stem, "stages": settings.stages, "variant": settings.variant}
+    )
+    return build_backbone(settings.backbone, input_shape, **options)
+
+
+def check_weights(settings: ModelSettings, input_shape: tuple[int, ...]) -> str:
+    """The digest of the pretrained weights, if they fit; an InputError if not, before anything is trained."""
+    with torch.device("meta"):
+        backbone = make_backbone(settings, input_shape)
+    fitting_weights(backbone, settings.weights)
+    return weights_digest(settings.weights)

@@ -1,0 +1,120 @@
+"""Pretrained weights for a ResNet, under torchvision's names: a local file or one on the Hugging Face hub."""
+
+import hashlib
+import logging
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from calmoe.backbones.resnet import ResNet
+from calmoe.errors import InputError
+
+HUB = "hf:"
+HUB_FILE = "model.safetensors"
+LAST_LAYER = "fc."  # ImageNet's own classes
+
+
+def load_pretrained(backbone: nn.Module, weights: str | Path) -> None:
+    """Take all the weights that `fitting_weights` finds."""
+    backbone.load_state_dict(backbone.state_dict() | fitting_weights(backbone, weights))
+
+
+def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tensor]:
+    """The weights without the last layer; an InputError says which do not fit, if not all do.
+
+    `weights` is a .safetensors file, a .pth or .pt of torchvision, or "hf:owner/name" on the hub.
+    """
+    path = weights_file(weights)
+    if not isinstance(backbone, ResNet):
+        raise InputError(f"{path} has weights for a ResNet: choose backbone resnet18, resnet34 or resnet50")
+    tensors, variant = _read(path)
+    if variant and variant != backbone.variant and backbone.bottleneck:
+        raise InputError(
+            f"{path} is of variant {variant}, this ResNet of {backbone.variant}: set variant={variant}"
+        )
+    theirs = {name: tensor for name, tensor in tensors.items() if not name.startswith(LAST_LAYER)}
+    ours = backbone.state_dict()
+    counters = {name for name in ours if name.endswith("num_batches_tracked")}  # older files have none
+    problems = {
+        "missing": sorted(ours.keys() - theirs.keys() - counters),
+        "unexpected": sorted(theirs.keys() - ours.keys()),
+        "of another shape": [
+            name for name in ours if name in theirs and ours[name].shape != theirs[name].shape
+        ],
+    }
+    if any(problems.values()):
+        listed = "; ".join(f"{len(names)} {what}: {_few(names)}" for what, names in problems.items() if names)
+        raise InputError(f"{path} does not fit this ResNet's depth, stem and stages ({listed})")
+    return theirs
+
+
+def weights_digest(weights: str | Path) -> str:
+    """SHA-256 of the file: what was trained from it does not depend on where it lies."""
+    with weights_file(weights).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def weights_file(weights: str | Path) -> Path:
+    """The local file; what is on the hub is downloaded once, into the hub's own cache."""
+    if isinstance(weights, str) and weights.startswith(HUB):
+        return _from_hub(weights)
+    path = Path(weights).expanduser()
+    if not path.is_file():
+        raise InputError(
+            f"there is no file {path}: give a .safetensors or .pth file with torchvision's names, "
+            f"or {HUB}owner/name on the Hugging Face hub, such as {HUB}timm/resnet18.tv_in1k"
+        )
+    return path
+
+
+def _from_hub(weights: str) -> Path:
+    owner, _, rest = weights.removeprefix(HUB).partition("/")
+    name, _, file = rest.partition("/")
+    if not owner or not name:
+        raise InputError(f"{weights!r} names no repository: write {HUB}owner/name or {HUB}owner/name/file")
+    try:
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    except ImportError:
+        raise InputError(
+            f"{weights} needs huggingface_hub: pip install 'calmoe[hub]', or give a file"
+        ) from None
+    asked = f"{owner}/{name}", file or HUB_FILE
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would tell of every retry
+    try:
+        here = try_to_load_from_cache(*asked)
+        return Path(here if isinstance(here, str) else hf_hub_download(*asked))
+    except (OSError, ValueError) as error:  # no network, no such repository or file, no such name
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise InputError(
+            f"cannot get {weights} from the Hugging Face hub ({reason}): give a local file"
+        ) from None
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], str]:
+    """All tensors by name, and the variant of ResNet where the file tells it; no pickled code is run."""
+    if path.suffix in (".pth", ".pt"):
+        return _read_torch(path), ""
+    try:
+        with safe_open(path, "pt") as file:
+            told = (file.metadata() or {}).get("variant", "")
+            return {name: file.get_tensor(name) for name in file.keys()}, told.partition(":")[0]  # noqa: SIM118
+    except SafetensorError:
+        raise InputError(f"{path} is not a whole safetensors file: fetch it again") from None
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # whatever a damaged or malicious file leads the reader to
+        raise InputError(
+            f"{path} is not a whole checkpoint of plain tensors: nothing in it was run"
+        ) from None
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise InputError(f"{path} does not hold tensors by name: save the model's state_dict()")
+    return content
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -1,0 +1,140 @@
+"""Images decoded once, on all cores, into a cache: one file of bytes [N, size, size, 3] a folder of images.
+
+A cache file is named by the content of the images behind it, so a changed, added or removed image is decoded
+anew; NAME.sha256 beside it (as sha256sum writes it) tells whether the cache itself is whole.
+"""
+
+import fcntl
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from calmoe.errors import InputError
+from calmoe.files import TEMPORARY, write_whole, writing_whole
+
+FOLDER = ".calmoe-cache"
+HOW = "RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
+BLOCK = 512  # images in memory at a time
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+
+
+def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> np.ndarray:
+    """The images `files` under `root` as uint8 [N, size, size, 3], through a cache file of that `name`.
+
+    The cache is in `root` or, where that cannot be written, in the user's own cache folder.
+    """
+    folders = _cache_folders(root)
+    with _threads() as threads:
+        stem = f"{name}-{size}-{_content(root, files, threads)[:16]}"
+        for folder in folders:
+            if (found := _whole(folder / f"{stem}.rgb", size)) is not None:
+                return found
+        with _locked(_writable(folders)) as folder:
+            path = folder / f"{stem}.rgb"
+            if (found := _whole(path, size)) is None:  # nobody else has written it since
+                _write(path, files, size, threads, f"decoding {name}")
+                _drop_others(folder, f"{name}-{size}-", stem)
+                found = _whole(path, size)
+    if found is None:
+        raise InputError(f"{path} is not what was written there: is the disk sound?")
+    return found
+
+
+def decode(path: Path, size: int) -> np.ndarray:
+    """One image as RGB [size, size, 3]: resized (not cropped), bilinear with Pillow's antialiasing."""
+    data = path.read_bytes()
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+    except UnidentifiedImageError:
+        raise InputError(f"{path} is no image: replace it or delete it") from None
+    except Exception as error:  # Pillow's readers raise whatever a damaged file leads them to
+        raise InputError(f"{path} is a damaged image ({error}): replace it or delete it") from None
+
+
+def _content(root: Path, files: Sequence[Path], threads: ThreadPoolExecutor) -> str:
+    """SHA-256 over the names and the bytes of all files, and how they are decoded."""
+
+    def line(path: Path) -> str:
+        return f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n"
+
+    return hashlib.sha256(os.fsencode("".join([f"{HOW}\n", *threads.map(line, files)]))).hexdigest()
+
+
+def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExecutor, told: str) -> None:
+    digest = hashlib.sha256()
+    with writing_whole(path) as stream, _bar() as bar:
+        task = bar.add_task(told, total=len(files))
+        for start in range(0, len(files), BLOCK):
+            for pixels in threads.map(lambda file: decode(file, size), files[start : start + BLOCK]):
+                stream.write(pixels.data)
+                digest.update(pixels.data)
+                bar.advance(task)
+    write_whole(path.with_suffix(".sha256"), os.fsencode(f"{digest.hexdigest()}  {path.name}\n"))
+
+
+def _whole(path: Path, size: int) -> np.ndarray | None:
+    """The images in a cache file, if every byte is as it was written."""
+    try:
+        stated = path.with_suffix(".sha256").read_bytes()[:64].decode()
+        pixels = np.fromfile(path, np.uint8)
+    except (OSError, ValueError):
+        return None
+    whole = hashlib.sha256(pixels.data).hexdigest() == stated
+    return pixels.reshape(-1, size, size, 3) if whole else None
+
+
+def _drop_others(folder: Path, prefix: str, stem: str) -> None:
+    """What was cached for other content under the same name."""
+    for path in folder.iterdir():
+        if path.name.startswith(prefix) and path.stem != stem and len(path.stem) == len(stem):
+            path.unlink(missing_ok=True)
+
+
+def _cache_folders(root: Path) -> tuple[Path, Path]:
+    """Beside the images, and among the user's own caches."""
+    whole = root.resolve()
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    mark = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
+    return root / FOLDER, caches / "calmoe" / f"{whole.name}-{mark}"
+
+
+def _writable(folders: Sequence[Path]) -> Path:
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    raise InputError(f"cannot write decoded images to {' or '.join(map(str, folders))}: make one writable")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """One process at a time decodes; what a killed one left half-written goes."""
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in folder.iterdir():
+            if TEMPORARY.fullmatch(path.name):
+                path.unlink()
+        yield folder
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count())  # Pillow and hashlib let other threads run
+
+
+def _bar() -> Progress:
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=console, disable=not console.is_terminal)

@@ -1,0 +1,147 @@
+"""Images in folders, DIR/domain/class/image: train on all domains but one, test on that one.
+
+PACS, Office-Home, VLCS, TerraIncognita and DomainNet come in this layout. Rows are stored domain by domain
+and class by class, both by name: the order in which the paper's code reads them.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from calmoe.data.decoding import SUFFIXES, decoded
+from calmoe.data.shift import ShiftDataset, Split, check_protocol
+from calmoe.data.splits import last_rows_holdout, stratified_holdout
+from calmoe.errors import InputError, check_known
+
+Layout = dict[str, dict[str, list[Path]]]
+"""Images by domain and class, all in order; a class that a domain lacks is not there."""
+
+SIZE = 224
+HELD_OUT = 0.1
+SEED = 0
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
+
+
+def load(data: Path | None, protocol: str = "corrected", target: str = "", size: int = SIZE) -> ShiftDataset:
+    """Any dataset of at least two domains; a domain need not have every class."""
+    root = image_folder("domains", data)
+    layout = find_images(root)
+    if len(layout) < 2:
+        found = ", ".join(layout) or "none"
+        raise InputError(
+            f"{root} needs at least two domains, in folders DIR/domain/class/image: found {found}"
+        )
+    return leave_one_out("domains", root, layout, protocol, target, size)
+
+
+def image_folder(name: str, data: Path | None) -> Path:
+    """The folder `data`, if there is one."""
+    if data is None:
+        raise InputError(f"{name} needs a folder: give it with --data DIR; images are DIR/domain/class/image")
+    if not Path(data).is_dir():
+        raise InputError(f"there is no folder {data}: give the one with a folder per domain")
+    return Path(data)
+
+
+def find_images(root: Path) -> Layout:
+    """All images under `root`; hidden files and folders, and files that are no images, do not count."""
+    layout = {}
+    for domain in _folders(root):
+        classes = _folders(domain)
+        if not classes:
+            continue
+        images = {folder.name: _images(folder) for folder in classes}
+        layout[domain.name] = {name: files for name, files in images.items() if files}
+        if not layout[domain.name]:
+            raise InputError(
+                f"{domain} has no image in its class folders: the layout is DIR/domain/class/image"
+            )
+    return layout
+
+
+def leave_one_out(
+    name: str, root: Path, layout: Layout, protocol: str, target: str, size: int
+) -> ShiftDataset:
+    """Train and validate on all domains but `target`, test on all of `target`.
+
+    `corrected` validates on a tenth of every class in every domain, `published` on the last tenth of rows.
+    """
+    augmented = check_protocol(protocol) == "published"
+    if not target:
+        raise InputError(f"{name} needs a domain to test on: give --target, one of {', '.join(layout)}")
+    check_known(f"domain of {root}", target, layout)
+    classes = sorted({label for images in layout.values() for label in images})
+    sources = [domain for domain in layout if domain != target]
+    labels = {domain: _labels(images, classes) for domain, images in layout.items()}
+    pool, origin = np.concatenate([labels[d] for d in sources]), _origin([len(labels[d]) for d in sources])
+    train, validation = (
+        last_rows_holdout(len(pool), HELD_OUT)
+        if augmented
+        else stratified_holdout(origin * len(classes) + pool, HELD_OUT, SEED)
+    )
+    if not len(validation):
+        raise InputError(f"{root} has too few images for validation: {len(pool)} outside of {target}")
+    pixels = [np.empty((len(rows), size, size, 3), np.uint8) for rows in (train, validation)]
+    first = 0
+    for domain in sources:  # one at a time, each image copied once: all of them may fill the memory
+        images = _pixels(root, domain, layout, size)
+        for rows, into in zip((train, validation), pixels, strict=True):
+            start, end = np.searchsorted(rows, [first, first + len(images)])
+            np.take(images, rows[start:end] - first, axis=0, out=into[start:end], mode="clip")
+        first += len(images)
+
+    def split(rows: np.ndarray, pixels: np.ndarray) -> Split:
+        return Split(
+            inputs=_tensor(pixels),
+            labels=torch.from_numpy(pool[rows]),
+            groups={"domain": np.array(sources)[origin[rows]], "class": np.array(classes)[pool[rows]]},
+        )
+
+    return ShiftDataset(
+        name=f"{name}-{target}",
+        train=split(train, pixels[0]),
+        validation=split(validation, pixels[1]),
+        test=Split(
+            inputs=_tensor(_pixels(root, target, layout, size)),
+            labels=torch.from_numpy(labels[target]),
+            groups={"class": np.array(classes)[labels[target]]},
+        ),
+        class_names=tuple(classes),
+        mean=MEAN,
+        std=STD,
+        crop_padding=size // 8,
+        flip=True,
+        protocol=protocol,
+        validation_augmented=augmented,
+    )
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def _labels(images: dict[str, list[Path]], classes: list[str]) -> np.ndarray:
+    return np.repeat([classes.index(name) for name in images], [len(files) for files in images.values()])
+
+
+def _origin(counts: list[int]) -> np.ndarray:
+    """The domain's number for every row of the pool."""
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _pixels(root: Path, domain: str, layout: Layout, size: int) -> np.ndarray:
+    return decoded(root, domain, [file for files in layout[domain].values() for file in files], size)
+
+
+def _tensor(pixels: np.ndarray) -> torch.Tensor:
+    """[N,H,W,C] in memory, as the trainer wants it, seen as [N,C,H,W]."""
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)

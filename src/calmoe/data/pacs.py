@@ -1,0 +1,27 @@
+"""PACS: 9,991 photos, art paintings, cartoons and sketches of seven classes, in DIR/domain/class/image."""
+
+from pathlib import Path
+
+from calmoe.data.domains import SIZE, find_images, image_folder, leave_one_out
+from calmoe.data.shift import ShiftDataset
+from calmoe.errors import InputError
+
+DOMAINS = ("art_painting", "cartoon", "photo", "sketch")  # the order in which the paper's code reads them
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+
+
+def load(data: Path | None, protocol: str = "corrected", target: str = "", size: int = SIZE) -> ShiftDataset:
+    """PACS with one of its domains as the target; all four must be there with all classes, and no others."""
+    root = image_folder("pacs", data)
+    found = find_images(root)
+    for domain in DOMAINS:
+        if domain not in found:
+            raise InputError(f"{root / domain} is missing: PACS has the domains {', '.join(DOMAINS)}")
+        for label in (*CLASSES, *found[domain]):
+            if label not in found[domain]:
+                raise InputError(
+                    f"{root / domain / label} has no images: PACS has all classes in all domains"
+                )
+            if label not in CLASSES:
+                raise InputError(f"{root / domain / label} is no class of PACS: is this another dataset?")
+    return leave_one_out("pacs", root, {d: found[d] for d in DOMAINS}, protocol, target, size)

@@ -1,0 +1,312 @@
+import threading
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from calmoe.data import decoding, domains, load_dataset, pacs
+from calmoe.data.decoding import FOLDER, decode, decoded
+from calmoe.errors import InputError
+from image_folders import CLASSES, write_images, write_pacs
+
+SIZE = 32
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_images(tmp_path / "images")
+
+
+def load(root, protocol="corrected", target="photo", module=domains):
+    return module.load(root, protocol, target, size=SIZE)
+
+
+def cells(split):
+    return Counter(zip(split.groups["domain"].tolist(), split.groups["class"].tolist(), strict=True))
+
+
+def refused(root, words, **options):
+    """The one line; and no cache file but whole ones."""
+    with pytest.raises(InputError, match=words) as refusal:
+        load(root, **options)
+    assert "\n" not in str(refusal.value)
+    left = [path for path in root.glob(f"{FOLDER}/*") if path.name != ".lock"]
+    assert all(decoding._whole(path.with_suffix(".rgb"), SIZE) is not None for path in left)
+    return str(refusal.value)
+
+
+# --- splits
+
+
+def test_the_target_is_tested_and_never_trained_on(root):
+    data = load(root)
+    assert data.name == "domains-photo"
+    assert data.class_names == CLASSES
+    assert set(cells(data.train)) == {(d, c) for d in ("clipart", "sketch") for c in CLASSES}
+    assert data.test.groups["class"].tolist() == [c for c in CLASSES for _ in range(20)]
+    assert data.test.labels.tolist() == [label for label in range(3) for _ in range(20)]
+    files = sorted(path for path in (root / "photo").rglob("*.*"))
+    expected = np.stack([decode(path, SIZE) for path in files]).transpose(0, 3, 1, 2)
+    assert (data.test.inputs.numpy() == expected).all()
+    assert data.hard is None
+    assert (data.crop_padding, data.flip, data.input_shape) == (SIZE // 8, True, (3, SIZE, SIZE))
+
+
+def test_corrected_validates_on_a_tenth_of_every_domain_and_class(root):
+    data = load(root)
+    assert set(cells(data.validation).values()) == {2}
+    assert set(cells(data.train).values()) == {18}
+    assert not data.validation_augmented
+    assert load(root).fingerprint() == data.fingerprint()
+
+
+def test_published_validates_on_the_last_rows_and_loses_whole_cells(root):
+    for path in sorted((root / "sketch/owl").iterdir())[5:]:
+        path.unlink()  # a last class of 5 where a tenth of 105 rows is 10
+    data = load(root, "published")
+    assert cells(data.validation) == {("sketch", "dog"): 5, ("sketch", "owl"): 5}
+    assert ("sketch", "owl") not in cells(data.train)
+    assert data.validation_augmented
+    assert list(cells(data.train)) == [(d, c) for d in ("clipart", "sketch") for c in CLASSES][:-1]
+
+
+def test_every_row_has_the_pixels_of_its_own_file(root):
+    files = [p for d in ("clipart", "sketch") for c in CLASSES for p in sorted((root / d / c).iterdir())]
+    expected = {decode(path, SIZE).tobytes(): path.parent for path in files}
+    data = load(root)
+    seen = []
+    for split in (data.train, data.validation):
+        for image, domain, label in zip(split.inputs, *split.groups.values(), strict=True):
+            folder = expected[image.permute(1, 2, 0).contiguous().numpy().tobytes()]
+            assert (folder.parent.name, folder.name) == (domain, label)
+            seen.append(image)
+    assert len(seen) == len(files)
+
+
+def test_images_lie_in_memory_as_the_trainer_wants_them(root):
+    data = load(root)
+    for split in data.splits.values():
+        assert split.inputs.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_fingerprint_is_of_the_pixels_not_of_their_place_in_memory(root):
+    data = load(root)
+    packed = [
+        replace(split, inputs=split.inputs.clone(memory_format=torch.contiguous_format))
+        for split in data.splits.values()
+    ]
+    same = replace(data, **dict(zip(data.splits, packed, strict=True)))
+    assert same.fingerprint() == data.fingerprint()
+
+
+def test_pacs_has_its_four_domains_in_the_order_of_the_papers_code(tmp_path):
+    data = load(write_pacs(tmp_path), target="sketch", module=pacs)
+    assert list(dict.fromkeys(data.train.groups["domain"])) == ["art_painting", "cartoon", "photo"]
+    assert data.class_names == pacs.CLASSES
+    published = load(tmp_path, "published", "art_painting", module=pacs)
+    assert list(cells(published.validation)) == [("sketch", "house"), ("sketch", "person")]
+
+
+def test_by_name(root):
+    data = load_dataset("domains", root, "corrected", "sketch")
+    assert data.input_shape == (3, 224, 224)
+    assert data.crop_padding == 28
+
+
+# --- which files count
+
+
+def test_hidden_files_and_other_files_do_not_count(root):
+    before = load(root).fingerprint()
+    (root / "photo/cat/._000.jpg").write_bytes(b"rubbish")
+    (root / "photo/cat/notes.txt").write_text("no image")
+    (root / "photo/.git").mkdir()
+    (root / ".hidden/cat").mkdir(parents=True)
+    (root / "lists").mkdir()
+    (root / "lists/train.txt").write_text("no domain")
+    (root / "photo/empty").mkdir()
+    assert load(root).fingerprint() == before
+
+
+def test_a_domain_may_lack_a_class_but_not_in_pacs(root, tmp_path):
+    for path in (root / "sketch/owl").iterdir():
+        path.unlink()
+    data = load(root)
+    assert data.class_names == CLASSES
+    assert ("sketch", "owl") not in cells(data.train)
+    (root / "sketch/zebra").mkdir()
+    Image.new("L", (8, 8)).save(root / "sketch/zebra/only.PNG")
+    data = load(root)
+    assert data.class_names == (*CLASSES, "zebra")
+    assert cells(data.train)["sketch", "zebra"] == 1  # a single image trains
+    whole = write_pacs(tmp_path / "pacs")
+    for path in (whole / "cartoon/horse").iterdir():
+        path.unlink()
+    refused(whole, "cartoon/horse has no images", module=pacs)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK", "1"])
+def test_every_sort_of_image_becomes_rgb(tmp_path, mode):
+    path = tmp_path / f"image.{'tif' if mode == 'CMYK' else 'png'}"
+    Image.new("RGB", (20, 10), (255, 255, 255)).convert(mode).save(path)
+    assert decode(path, 8).shape == (8, 8, 3)
+    assert (decode(path, 8) == 255).all()
+
+
+# --- what is wrong
+
+
+def test_wrong_folders_and_targets(root, tmp_path):
+    with pytest.raises(InputError, match="--data DIR"):
+        domains.load(None)
+    refused(tmp_path / "nowhere", "there is no folder .*nowhere")
+    refused(root, "give --target, one of clipart, photo, sketch", target="")
+    refused(root, "unknown domain of .*images 'photos': did you mean 'photo'", target="photos")
+    refused(root / "photo", "needs at least two domains, .*: found none")
+    refused(tmp_path, "images has no image in its class folders")  # one level too high
+    (root / "empty/cat").mkdir(parents=True)
+    refused(root, "empty has no image in its class folders")
+    assert not (root / FOLDER).exists()  # all of this was said before anything was decoded
+
+
+def test_wrong_pacs(tmp_path):
+    root = write_pacs(tmp_path, count=1)
+    refused(root, "too few images", protocol="corrected", module=pacs)
+    (root / "photo/zebra").mkdir()
+    (root / "photo/dog/000.png").rename(root / "photo/zebra/000.png")
+    refused(root, "photo/dog has no images", module=pacs)
+    Image.new("RGB", (8, 8)).save(root / "photo/dog/000.png")
+    refused(root, "photo/zebra is no class of PACS", module=pacs)
+    (root / "photo").rename(root / "photos")
+    refused(root, "photo is missing: PACS has the domains", module=pacs)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("owl/011.jpg", lambda data: data[: len(data) // 2]),
+        ("owl/010.png", lambda data: data[: len(data) // 2]),
+        ("owl/010.png", lambda data: data[:200] + b"\0" * 50 + data[250:]),
+        ("owl/011.jpg", lambda data: b"no image at all"),
+        ("owl/011.jpg", lambda data: b""),
+    ],
+)
+def test_a_damaged_image_is_named(root, name, damage):
+    path = root / "sketch" / name
+    path.write_bytes(damage(path.read_bytes()))
+    said = refused(root, "no image|damaged image")
+    assert str(path) in said
+
+
+# --- the cache
+
+
+@pytest.fixture
+def decodings(monkeypatch):
+    """Paths that are decoded from now on."""
+    paths = []
+
+    def watched(path, size):
+        paths.append(path)
+        return decode(path, size)
+
+    monkeypatch.setattr(decoding, "decode", watched)
+    return paths
+
+
+def test_the_second_time_nothing_is_decoded(root, decodings):
+    first = load(root)
+    assert len(decodings) == 180
+    assert load(root).fingerprint() == first.fingerprint()
+    load(root, target="sketch")
+    assert len(decodings) == 180
+    kinds = Counter(path.suffix for path in (root / FOLDER).iterdir())
+    assert kinds == {".rgb": 3, ".sha256": 3, "": 1}
+
+
+@pytest.mark.parametrize("change", ["byte", "name", "gone", "new"])
+def test_a_change_is_decoded_anew_and_replaces_the_old(root, decodings, change):
+    first, path = load(root), root / "sketch/cat/000.png"
+    del decodings[:]
+    match change:
+        case "byte":
+            image = np.array(Image.open(path))
+            image[0, 0, 0] ^= 1
+            Image.fromarray(image).save(path)
+        case "name":
+            path.rename(path.with_name("zzz.png"))
+        case "gone":
+            path.unlink()
+        case "new":
+            Image.new("RGB", (8, 8)).save(path.with_name("new.png"))
+    assert load(root).fingerprint() != first.fingerprint()
+    assert {path.parent.parent.name for path in decodings} == {"sketch"}
+    assert len(list((root / FOLDER).glob("sketch-*.rgb"))) == 1
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "digest", "no digest"])
+def test_a_damaged_cache_is_found_and_rebuilt(root, decodings, damage):
+    first = load(root)
+    del decodings[:]
+    (path,) = (root / FOLDER).glob("photo-*.rgb")
+    match damage:
+        case "flipped":
+            content = bytearray(path.read_bytes())
+            content[5000] ^= 1
+            path.write_bytes(content)
+        case "cut":
+            path.write_bytes(path.read_bytes()[:-1])
+        case "digest":
+            path.with_suffix(".sha256").write_text("")
+        case "no digest":
+            path.with_suffix(".sha256").unlink()
+    assert load(root).fingerprint() == first.fingerprint()
+    assert {path.parent.parent.name for path in decodings} == {"photo"}
+    assert load(root).fingerprint() == first.fingerprint()
+    assert len(decodings) == 60
+
+
+def test_what_a_killed_process_left_goes(root):
+    (root / FOLDER).mkdir()
+    left = root / FOLDER / ".photo-32-0123456789abcdef.rgb.0123456789abcdef"
+    left.write_bytes(b"half")
+    load(root)
+    assert not left.exists()
+
+
+def test_where_the_folder_cannot_be_written_the_users_cache_serves(root, tmp_path, monkeypatch, decodings):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    (root / FOLDER).write_text("a file where the folder would be")
+    first = load(root)
+    (folder,) = (tmp_path / "home/calmoe").iterdir()
+    assert len(list(folder.glob("*.rgb"))) == 3
+    del decodings[:]
+    assert load(root).fingerprint() == first.fingerprint()
+    assert not decodings
+    folder.rename(tmp_path / "away")
+    folder.write_text("and here")
+    with pytest.raises(InputError, match=r"cannot write decoded images to .*calmoe-cache or "):
+        load(root)
+
+
+def test_two_at_once_decode_once(root, decodings):
+    files = sorted((root / "photo").rglob("*.*"))
+    found = []
+    both = [threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8))) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert (found[0] == found[1]).all()
+    assert len(decodings) == len(files)
+
+
+def test_domains_that_share_a_beginning_keep_their_caches(tmp_path, decodings):
+    root = write_images(tmp_path, ("real", "real-32", "photo"), count=4)
+    load(root)
+    count = len(decodings)
+    load(root)
+    assert len(decodings) == count

@@ -1,0 +1,176 @@
+"""`calmoe run domains`, from folders of images to the report; tiny images, a real ResNet-18."""
+
+import json
+import shutil
+from functools import partial
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from calmoe.backbones import ResNet, weights_digest
+from calmoe.cli import app
+from calmoe.data import DATASETS, domains
+from calmoe.data.decoding import FOLDER
+from calmoe.training import Trainer
+from image_folders import write_images
+
+SMALL = ["--methods", "vanilla,mocae", "--seeds", "42", "--set", "epochs=1", "--set", "batch=40"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(DATASETS, "domains", partial(domains.load, size=32))
+        yield
+
+
+def calmoe(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def run(data, out, *options, target="photo"):
+    return calmoe("run", "domains", "--data", data, "--target", target, *SMALL, "--out", out, *options)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("images"), count=12)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    torch.manual_seed(3)
+    path = tmp_path_factory.mktemp("weights") / "resnet18.safetensors"
+    save_file(ResNet(18, stem="imagenet").state_dict(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(images, weights, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "run"
+    result = run(images, out, "--set", f"weights={weights}")
+    assert result.exit_code == 0, result.output
+    assert "domains-photo, corrected protocol" in result.stdout
+    assert "from scratch" not in result.stdout
+    return out
+
+
+def test_the_record_tells_target_and_weights(finished, weights):
+    record = json.loads((finished / "spec.json").read_text())
+    assert record["spec"]["target"] == "photo"
+    assert record["weights"] == weights_digest(weights)
+    assert record["protocols"] == ["corrected"]  # the published split trains on other rows
+    rows = [json.loads(line) for line in (finished / "results.jsonl").read_text().splitlines()]
+    assert [(row["method"], row["n"], row["n_hard"]) for row in rows] == [
+        ("vanilla", 36, 0),
+        ("mocae", 36, 0),
+    ]
+
+
+def test_the_report_needs_no_hard_subset(finished, images, tmp_path):
+    result = calmoe("report", finished, "--to", tmp_path / "report", "--data", images)
+    assert result.exit_code == 0, result.output
+    assert "no figure frontier: no hard subset in this run" in result.stdout
+    page = (tmp_path / "report/report.html").read_text()
+    assert "Calibration on domains-photo" in page
+    assert "These data have no hard subset" in page
+    assert "calmoe run domains --data DIR --target photo" in page
+    assert (tmp_path / "report/figures/examples.png").exists()
+
+
+def test_the_same_weights_elsewhere_are_the_same_run(finished, images, weights, tmp_path, monkeypatch):
+    copied, out = (
+        shutil.copy(weights, tmp_path / "copy.safetensors"),
+        shutil.copytree(finished, tmp_path / "run"),
+    )
+    monkeypatch.setattr(Trainer, "train", lambda *_: pytest.fail("trained again"))
+    assert run(images, out, "--set", f"weights={copied}").exit_code == 0
+
+
+def test_other_weights_targets_and_images_are_refused(finished, images, weights, tmp_path):
+    other = tmp_path / "other.safetensors"
+    save_file(ResNet(18, stem="imagenet").state_dict(), other)
+    assert "weights is '" in run(images, finished, "--set", f"weights={other}").stderr
+    assert f"weights is '{weights_digest(weights)}' there, '' here" in run(images, finished).stderr
+    elsewhere = run(images, finished, "--set", f"weights={weights}", target="sketch")
+    assert "target is 'photo' there, 'sketch' here" in elsewhere.stderr
+
+
+def test_from_scratch_is_said(images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = calmoe(
+        "run", "domains", "--data", images, "--target", "sketch", *SMALL, "--protocol", "published"
+    )
+    assert result.exit_code == 0, result.output
+    assert "note: the backbone starts from scratch; --set weights=FILE" in result.stdout
+    assert (tmp_path / "runs/domains-sketch/results.jsonl").exists()
+
+
+def test_a_sweep_has_a_target_too(images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["sweep", "eta", "domains", "--data", images, "--target", "sketch", "--values", "1,2"]
+    result = calmoe(*command, "--seeds", "42", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "domains-sketch, 1 methods x 1 seeds x 2 values of eta" in result.stdout
+
+
+def corrupt(root, _):
+    (root / "sketch/dog/003.jpg").write_bytes(b"\xff\xd8\xff and no more")
+    return [], "sketch/dog/003.jpg is"
+
+
+def empty(root, _):
+    shutil.rmtree(root / "sketch/dog")
+    shutil.rmtree(root / "sketch/cat")
+    for path in (root / "sketch/owl").iterdir():
+        path.unlink()
+    return [], "sketch has no image in its class folders"
+
+
+def lonely(root, _):
+    shutil.rmtree(root / "sketch")
+    shutil.rmtree(root / "clipart")
+    return [], "needs at least two domains"
+
+
+def no_weights(root, _):
+    return ["--set", f"weights={root / 'none.pth'}"], "there is no file"
+
+
+def other_depth(root, weights):
+    return ["--set", "backbone=resnet34", "--set", f"weights={weights}"], f"{weights} does not fit"
+
+
+def other_stem(root, weights):
+    return ["--set", "stem=cifar", "--set", f"weights={weights}"], f"{weights} does not fit"
+
+
+def not_weights(root, _):
+    path = root / "sketch/dog/003.jpg"
+    return ["--set", f"weights={path}"], "003.jpg is not a whole safetensors file"
+
+
+def other_target(root, _):
+    return ["--target", "sketches"], "unknown domain of"
+
+
+def no_target(root, _):
+    return ["--target", ""], "give --target, one of clipart, photo, sketch"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [corrupt, empty, lonely, no_weights, other_depth, other_stem, not_weights, other_target, no_target],
+)
+def test_what_is_wrong_is_one_line_and_nothing_is_written(tmp_path, weights, broken):
+    root = write_images(tmp_path / "images", count=4)
+    options, said = broken(root, weights)
+    result = run(root, tmp_path / "out", *options)
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert not [path for path in root.glob(f"{FOLDER}/.*") if path.name != ".lock"]
