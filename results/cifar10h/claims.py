@@ -111,9 +111,7 @@ for a, b, column in (
     a_seeds, b_seeds = (seeds_of(rows, method, column, "published") for method in (a, b))
     print(f"{a:16} less {b:8} {column:19} {less(a_seeds, b_seeds)}")
 
-print(
-    "\nRobust MoE trained again (η = 2, warm-up 20), by seed, and less Vanilla; first the table's run"
-)
+print("\nRobust MoE trained again (η = 2, warm-up 20), by seed, and less Vanilla; first the table's run")
 some = {"in the table, seeds 42-44": [r for r in rows if r["seed"] <= 44], **again}
 for name, found in some.items():
     for column in ("hard_ece", "hard_ece_ts", "ece", "nll_ts", "accuracy"):

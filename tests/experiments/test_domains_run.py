@@ -78,6 +78,8 @@ def test_the_report_needs_no_hard_subset(finished, images, tmp_path):
     assert "These data have no hard subset" in page
     assert "calmoe run domains --data DIR --target photo" in page
     assert (tmp_path / "report/figures/examples.png").exists()
+    assert "by 3 classes" in page
+    assert "photo (target)" in page
 
 
 def test_the_same_weights_elsewhere_are_the_same_run(finished, images, weights, tmp_path, monkeypatch):

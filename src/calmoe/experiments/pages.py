@@ -39,6 +39,7 @@ CAPTIONS = {
     "routing": "How evenly the router spreads its weight, and how much the experts disagree, on easy and on "
     "hard rows.",
     "examples": "Each method's probabilities for the true class and the likeliest others, from one seed.",
+    "domains": "Example images; the target domain was not trained on.",
     "sweep_eta": "ECE of the hard subset, raw and after a temperature, and accuracy, by η.",
     "sweep_warmup": "ECE of the hard subset, raw and after a temperature, and accuracy, by warm-up.",
     "eta_gamma": "How far the tilted weights of a batch are from even, by η, in the last epoch.",
@@ -59,6 +60,7 @@ HOW = {
     "inside": "What the objective, the router and the experts do.",
     "examples": "The worst failures, not typical images: hard test images on which the baseline, Vanilla MoE "
     "if it was run, is wrong with the most confidence. Some labels are doubtful themselves.",
+    "domains": "What shifts: one image of every class in every domain.",
     "eta": "η sets how hard training leans on its largest losses; all else stays. Bars are standard errors "
     "over seeds. Choose η by validation, not from these test rows.",
     "warmup": "How many epochs of plain training come before the robust objective; all else stays. Bars are "
@@ -73,6 +75,7 @@ FIGURES = {
     "What a temperature can do": ("frontier", ("frontier",)),
     "Inside the mixture": ("inside", ("tilt", "routing")),
     "Example failures": ("examples", ("examples",)),
+    "Domains": ("domains", ("domains",)),
 }
 
 

@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,15 @@ import torch
 from calmoe.errors import InputError
 from calmoe.experiments.engine import expected, results_table
 from calmoe.experiments.pages import CAPTIONS, run_page
-from calmoe.experiments.sources import Rows, Source, Sources, read_sources, run_examples
+from calmoe.experiments.sources import (
+    Rows,
+    Source,
+    Sources,
+    domain_images,
+    read_sources,
+    run_dataset,
+    run_examples,
+)
 from calmoe.experiments.spec import run_name
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.files import write_json, write_whole
@@ -32,7 +40,7 @@ from calmoe.report import (
 )
 from calmoe.report.curves import read_curves, write_curves
 from calmoe.report.drawing import Drawn, save
-from calmoe.report.examples import examples_figure
+from calmoe.report.examples import domain_examples, examples_figure
 from calmoe.report.figures import draw
 from calmoe.report.page import Picture
 from calmoe.report.published import published
@@ -84,8 +92,13 @@ def figures(sources: Sources, to: Path, data: Path | None) -> tuple[dict[str, Dr
     later: dict[str, Callable[[], Drawn]] = {}
     if sources.runs:
         drawn, missing = draw(read_curves(write_curves(sources.curves, to)))  # as anyone can from that file
-        later["examples"] = lambda: examples_figure(_kept(run_examples(sources, data), to / "examples.json"))
+        dataset = cache(partial(run_dataset, sources, data))
+        later["examples"] = lambda: examples_figure(
+            _kept(run_examples(sources, dataset()), to / "examples.json")
+        )
     spec = sources.record["spec"]
+    if sources.runs and spec.get("target"):
+        later["domains"] = lambda: domain_examples(domain_images(dataset(), spec["target"]))
     for setting, sweep in sources.sweeps.items():
         default = spec["training"][setting]
         later[f"sweep_{setting}"] = partial(sweep_figure, sweep.rows, spec["protocol"], default)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calmoe.data import load_dataset
+from calmoe.data import ShiftDataset, load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.curves import models, run_curves
 from calmoe.experiments.engine import expected, results
@@ -113,8 +113,8 @@ def read_sources(folders: Sequence[Path]) -> Sources:
     return Sources([run for run in runs if run.rows], sweeps)
 
 
-def run_examples(sources: Sources, data: Path | None) -> dict[str, Any]:
-    """The test images that Vanilla MoE gets wrong with the most confidence, and what all methods say."""
+def run_dataset(sources: Sources, data: Path | None) -> ShiftDataset:
+    """The data of the runs, whose images the figures show."""
     record = sources.record
     spec = record["spec"]
     dataset = load_dataset(spec["dataset"], data, spec["protocol"], spec.get("target", ""))
@@ -122,6 +122,25 @@ def run_examples(sources: Sources, data: Path | None) -> dict[str, Any]:
         raise InputError(f"the data in {data} are not those of the run")
     if not dataset.images:
         raise InputError("the data are not images")
+    return dataset
+
+
+def domain_images(dataset: ShiftDataset, target: str) -> dict[str, dict[str, np.ndarray]]:
+    """The first image [H, W, C] of every class in every domain; the target comes last."""
+    images: dict[str, dict[str, np.ndarray]] = {}
+    for split, domains in (
+        (dataset.validation, dataset.validation.groups["domain"]),
+        (dataset.test, np.full(len(dataset.test), f"{target} (target)")),
+    ):
+        for row, (domain, name) in enumerate(zip(domains, split.groups["class"], strict=True)):
+            of_domain = images.setdefault(str(domain), {})
+            if name not in of_domain:
+                of_domain[str(name)] = split.inputs[row].permute(1, 2, 0).numpy()
+    return images
+
+
+def run_examples(sources: Sources, dataset: ShiftDataset) -> dict[str, Any]:
+    """The test images that Vanilla MoE gets wrong with the most confidence, and what all methods say."""
     seed = min(c["seed"] for c in sources.curves)
     said = {
         model.method: model.test.output.probs
@@ -138,7 +157,7 @@ def run_examples(sources: Sources, data: Path | None) -> dict[str, Any]:
         dataset.class_names,
         {method: said[method] for method in in_order(said)},
         human=np.stack([test.groups[name] for name in names], axis=1) if known else None,
-        hard=test.groups.get(record["hard"]),
+        hard=test.groups.get(sources.record["hard"]),
         agreement=test.groups.get("agreement"),
         seed=seed,
     )

@@ -25,6 +25,7 @@ CLASSES = 4  # bars an image at most; the other classes share one more
 OTHERS = "others"
 HUMANS = "Humans"
 PALE = 0.45  # of what is not the true class
+SIDE = 64  # pixels of an image that are kept, about
 LEGEND = 3.6  # inches that it takes
 PICTURE, MARGIN = 0.62, 1.45  # inches: an image, and the image with the names of the classes
 
@@ -104,8 +105,10 @@ def _check(
 
 
 def _drawable(pixels: np.ndarray) -> np.ndarray:
-    """[C, H, W] as [H, W] if grey, else [H, W, C]."""
-    return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    """[C, H, W] as [H, W] if grey, else [H, W, C]; of a large image every few pixels, as many as are seen."""
+    step = max(1, max(pixels.shape[1:]) // SIDE)
+    seen = pixels[:, ::step, ::step]
+    return seen[0] if len(seen) == 1 else seen.transpose(1, 2, 0)
 
 
 def _worst(probs: np.ndarray, labels: np.ndarray, hard: np.ndarray, n: int) -> list[int]:
