@@ -87,5 +87,5 @@ def test_wrong_input_is_named(wrong, words):
 
 
 def test_loaders_share_one_signature():
-    assert set(DATASETS) == {"digits", "cifar10h"}
+    assert set(DATASETS) == {"digits", "cifar10h", "civilcomments", "hatexplain"}
     assert load_dataset("digits", None, "published").protocol == "published"
