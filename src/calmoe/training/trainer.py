@@ -36,6 +36,7 @@ from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.step import Step, captured
 
 Watch = Callable[[int, dict[str, float]], None]
+OPTIONS = {"mlp": ("hidden",), "encoder": ("weights", "pooling")}  # a backbone's settings; else a ResNet's
 LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
 
 
@@ -91,7 +92,18 @@ class Trainer:
 
         `eta` replaces the settings' own: the steps read it from the device, so that all η share them.
         """
-        eta = self.settings.eta if eta is None else eta
+        with torch.random.fork_rng(devices=[self.device] if self.captures else []):
+            return self._train(stage, seed, state, folder, watch, self.settings.eta if eta is None else eta)
+
+    def _train(
+        self,
+        stage: Stage,
+        seed: int,
+        state: TrainingState,
+        folder: Path | None,
+        watch: Watch | None,
+        eta: float,
+    ) -> TrainingState:
         self.eta.fill_(eta)
         resident = self._resident(stage.head)
         steps = self._steps(stage, resident)
@@ -148,7 +160,9 @@ class Trainer:
     def _begin(self, seed: int, epoch: int, resident: Resident) -> None:
         """Everything random in an epoch follows from its seed and its number."""
         digest = hashlib.sha256(f"{seed}/{epoch}".encode()).digest()
-        self.generator.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        own, default = (int.from_bytes(part, "big") >> 1 for part in (digest[:8], digest[8:16]))
+        self.generator.manual_seed(own)
+        torch.manual_seed(default)  # dropout draws from the default generators: `train` gives them back
         self.batches.draw(self.generator)
         self.cursor.zero_()
         horizon = math.pi * epoch / self.settings.epochs
@@ -211,11 +225,13 @@ class Trainer:
 
     def _build(self, head: str) -> MixtureClassifier:
         settings = self.model_settings
-        options = (
-            {"hidden": settings.hidden}
-            if settings.backbone == "mlp"
-            else {"stem": settings.stem, "stages": settings.stages, "variant": settings.variant}
-        )
+        if self.dataset.tokens != (settings.backbone == "encoder"):
+            raise InputError(
+                f"{self.dataset.name} and the backbone {settings.backbone!r} do not go together: "
+                "texts need 'encoder', all else needs another"
+            )
+        used = OPTIONS.get(settings.backbone, ("stem", "stages", "variant"))
+        options = {name: getattr(settings, name) for name in used}
         backbone = build_backbone(settings.backbone, self.dataset.input_shape, **options)
         experts, routing = (1, "soft") if head == "single" else (settings.experts, settings.routing)
         return MixtureClassifier(
