@@ -58,6 +58,14 @@ def test_gradients_reach_every_parameter(folder, ids, pooling):
     assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients)
 
 
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_no_step_depends_on_the_data(folder, ids, pooling):
+    """One graph without breaks: what a GPU compiles and captures."""
+    encoder = Encoder(folder, pooling).eval()
+    compiled = torch.compile(encoder, backend="eager", fullgraph=True, dynamic=False)
+    torch.testing.assert_close(compiled(ids), encoder(ids))
+
+
 def test_dropout_is_on_in_training_only(folder, ids):
     encoder = Encoder(folder)
     assert not torch.equal(encoder.train()(ids), encoder(ids))

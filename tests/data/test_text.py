@@ -43,12 +43,12 @@ def test_other_texts_and_other_tokenizers_are_not_mistaken_for_it(encoder, tmp_p
     save_tokenizer(tmp_path / "other", words=WORDS[::-1])
     ours, theirs = (token_ids(["good", "bad"], e, tmp_path) for e in (encoder, str(tmp_path / "other")))
     assert not torch.equal(ours, theirs)
-    assert len(list((tmp_path / ".tokens").iterdir())) == 3
+    assert len(list((tmp_path / ".calmoe-cache").iterdir())) == 3
 
 
 def test_a_damaged_cache_is_found_and_written_anew(encoder, tmp_path):
     first = token_ids(["good man", "bad"], encoder, tmp_path)
-    (path,) = (tmp_path / ".tokens").iterdir()
+    (path,) = (tmp_path / ".calmoe-cache").iterdir()
     whole = path.read_bytes()
     flipped = whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:]
     for damaged in (whole[: len(whole) // 2], b"", flipped):
@@ -58,7 +58,7 @@ def test_a_damaged_cache_is_found_and_written_anew(encoder, tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_to_costs_the_cache_only(encoder, tmp_path):
-    (tmp_path / ".tokens").write_text("a file where the cache would be")
+    (tmp_path / ".calmoe-cache").write_text("a file where the cache would be")
     assert len(token_ids(["good"], encoder, tmp_path)) == 1
 
 

@@ -18,7 +18,7 @@ from calmoe.pretrained import PADDING, encoder_folder, files_digest, tokenizer_f
 
 LENGTH = 128  # tokens of a row, as in the paper: longer texts are cut, shorter ones filled up
 CHUNK = 10_000
-CACHE = ".tokens"
+CACHE = ".calmoe-cache"
 
 
 def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> Tensor:
@@ -37,7 +37,7 @@ def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> 
         library = metadata.version("transformers")
     contents = [hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest(), files_digest(files)]
     key = hashlib.sha256(json.dumps([*contents, LENGTH, library]).encode()).hexdigest()[:32]
-    cached = cache / CACHE / f"{key}.safetensors" if cache is not None else None
+    cached = cache / CACHE / f"tokens-{key}.safetensors" if cache is not None else None
     ids = _read(cached, len(texts)) if cached is not None else None
     if ids is None:
         ids = _tokenise(texts, folder)

@@ -12,6 +12,7 @@ from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import SPEC, RunFolder
 from calmoe.experiments.sweep import Sweep, make_sweep
+from calmoe.pretrained import weights_digest
 
 Record = dict[str, Any]
 
@@ -21,12 +22,12 @@ def describe_run(
 ) -> Record:
     """What `spec.json` holds. `protocols` are those under which the same models may be judged."""
     own = dataset.training_fingerprint()
-    protocols = [
-        protocol
-        for protocol in PROTOCOLS
-        if protocol == spec.protocol
-        or load_dataset(spec.dataset, data, protocol, spec.target).training_fingerprint() == own
-    ]
+
+    def fingerprint(protocol: str) -> str:
+        encoder = spec.model.weights
+        return load_dataset(spec.dataset, data, protocol, spec.target, encoder).training_fingerprint()
+
+    protocols = [p for p in PROTOCOLS if p == spec.protocol or fingerprint(p) == own]
     record = {
         "spec": asdict(spec),
         "device": device,
@@ -36,6 +37,8 @@ def describe_run(
         "protocols": protocols,
         "hard": dataset.hard,
     }
+    if spec.model.weights:
+        record["weights"] = weights_digest(spec.model.weights)
     if sweep is not None:
         record["sweep"] = sweep.asdict()
     return json.loads(json.dumps(record))
@@ -84,8 +87,9 @@ def sweep_of(record: Record) -> Sweep | None:
 def plans_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> dict[float | None, list[Node]]:
     """By value of the sweep (None where there is none): the nodes, as the folder's own trainer keyed them.
 
-    Reports thus read what an older trainer left.
+    Reports thus read what an older trainer left. Pretrained weights count by content, wherever they lay.
     """
+    spec = replace(spec, model=replace(spec.model, weights=record.get("weights", "")))
     version = record.get("training_version", 1)
     variants = [*sweep.variants(spec).items()] if sweep else [(None, spec)]
     return {
@@ -101,9 +105,10 @@ def plan_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> list[N
 
 
 def _flat(record: Record) -> dict[str, Any]:
-    """Dotted names and values of all that must agree."""
+    """Dotted names and values of all that must agree; pretrained weights by content, not by place."""
     spec = asdict(replace(from_table(record["spec"]), methods=(), seeds=(), keep_weights=True))
-    flat: dict[str, Any] = {}
+    spec["model"] |= {"weights": ""}
+    flat: dict[str, Any] = {"weights": ""}
     swept = record.get("sweep", {}).get("setting")
     for name, value in {**spec, **record, "spec": {}, "sweep": swept}.items():
         flat |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}

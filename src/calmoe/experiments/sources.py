@@ -102,6 +102,8 @@ def run_examples(sources: Sources, data: Path | None) -> dict[str, Any]:
     """The test images that Vanilla MoE gets wrong with the most confidence, and what all methods say."""
     record = sources.record
     spec = record["spec"]
+    if spec["model"]["backbone"] == "encoder":
+        raise InputError("the data are texts, not images")
     dataset = load_dataset(spec["dataset"], data, spec["protocol"], spec.get("target", ""))
     if dataset.fingerprint() != record["fingerprint"]:
         raise InputError(f"the data in {data} are not those of the run")
@@ -157,11 +159,17 @@ def _sessions(run: Path) -> list[dict[str, Any]]:
         return []
 
 
+def _model(record: Record) -> dict[str, Any]:
+    """The model's settings, with pretrained weights by content instead of by place."""
+    return {**record["spec"]["model"], "weights": record.get("weights")}
+
+
 def _check_same(first: Source, other: Source) -> None:
     """Folders of other data, or of models trained otherwise, do not go into one report."""
     pairs = {name: (first.record[name], other.record[name]) for name in SAME}
-    for name in ("dataset", "model", "training"):
+    for name in ("dataset", "training"):
         pairs[name] = first.record["spec"][name], other.record["spec"][name]
+    pairs["model"] = _model(first.record), _model(other.record)
     differing = [name for name, (a, b) in pairs.items() if json.dumps(a) != json.dumps(b)]
     if differing:
         raise InputError(
