@@ -1,5 +1,6 @@
 """The command line: thin, and quick to answer; what is heavy is imported where it is needed."""
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +55,9 @@ def main(
     """
 
 
-DatasetName = Annotated[str, typer.Argument(help="digits, cifar10h, pacs or domains.")]
+DatasetName = Annotated[
+    str, typer.Argument(help="digits, cifar10h, pacs, domains, civilcomments or hatexplain.")
+]
 Methods = Annotated[str | None, typer.Option(help="Such as vanilla,robust.")]
 Seeds = Annotated[str | None, typer.Option(help="Such as 42-46,50.")]
 Settings = Annotated[
@@ -223,6 +226,9 @@ def data_command(
             f"{dataset} is not downloaded: unpack it to DIR/domain/class/image, "
             f"then `calmoe run {dataset} --data DIR --target DOMAIN`"
         )
+    if dataset in ("civilcomments", "hatexplain"):
+        module = importlib.import_module(f"calmoe.data.{dataset}")
+        raise InputError(f"{dataset} is not downloaded for you: {module.GET_IT}")
     check_known("dataset", dataset, ["cifar10h"])
     typer.echo(f"cifar10h is in {fetch_cifar10h(to)}: calmoe run cifar10h --data {to}")
 

@@ -87,5 +87,6 @@ def test_wrong_input_is_named(wrong, words):
 
 
 def test_loaders_share_one_signature():
-    assert set(DATASETS) == {"digits", "cifar10h", "pacs", "domains"}
+    images = {"digits", "cifar10h", "pacs", "domains"}
+    assert set(DATASETS) == images | {"civilcomments", "hatexplain"}
     assert load_dataset("digits", None, "published").protocol == "published"

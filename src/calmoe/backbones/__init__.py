@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from calmoe.backbones.encoder import Encoder
 from calmoe.backbones.mlp import MLP
 from calmoe.backbones.resnet import ResNet
 from calmoe.backbones.weights import fitting_weights, load_pretrained, weights_digest
@@ -14,6 +15,7 @@ from calmoe.errors import InputError, check_known
 __all__ = [
     "BACKBONES",
     "MLP",
+    "Encoder",
     "ResNet",
     "build_backbone",
     "fitting_weights",
@@ -39,13 +41,20 @@ def _resnet(
     return ResNet(depth, stem=stem, stages=stages, variant=variant, in_channels=input_shape[0])
 
 
-BACKBONES: dict[str, Callable[..., MLP | ResNet]] = {
+def _encoder(input_shape: tuple[int, ...], *, weights: str = "", pooling: str = "cls") -> Encoder:
+    if len(input_shape) != 1:
+        raise InputError(f"the encoder needs rows of token ids: got rows of {input_shape}")
+    return Encoder(weights, pooling or "cls", length=input_shape[0])
+
+
+BACKBONES: dict[str, Callable[..., MLP | ResNet | Encoder]] = {
     "mlp": _mlp,
+    "encoder": _encoder,
     **{f"resnet{depth}": partial(_resnet, depth=depth) for depth in (18, 34, 50)},
 }
 
 
-def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> MLP | ResNet:
+def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> MLP | ResNet | Encoder:
     """The backbone `name` for rows of `input_shape`; its features have `.out_features` columns.
 
     >>> build_backbone("mlp", (1, 8, 8), hidden=(64, 32)).out_features

@@ -1,6 +1,5 @@
 """Pretrained weights for a ResNet, under torchvision's names: a local file or one on the Hugging Face hub."""
 
-import hashlib
 import logging
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from calmoe.backbones.resnet import ResNet
 from calmoe.errors import InputError
+from calmoe.pretrained import files_digest
 
 HUB = "hf:"
 HUB_FILE = "model.safetensors"
@@ -52,8 +52,7 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
 
 def weights_digest(weights: str | Path) -> str:
     """SHA-256 of the file: what was trained from it does not depend on where it lies."""
-    with weights_file(weights).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return files_digest([weights_file(weights)])
 
 
 def weights_file(weights: str | Path) -> Path:

@@ -25,7 +25,9 @@ def check_protocol(protocol: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Split:
-    """Rows: uint8 images [N,C,H,W] or float features [N,...], labels [N], and columns of length N by name.
+    """Rows, labels [N], and columns of length N by name.
+
+    Rows are uint8 images [N,C,H,W], float features [N,...] or int32 token ids [N,L].
 
     >>> split = Split(inputs=torch.zeros(3, 2), labels=torch.tensor([0, 1, 1]))
     >>> len(split), len(split.take(split.labels == 1))
@@ -109,6 +111,11 @@ class ShiftDataset:
     def images(self) -> bool:
         """Whether the inputs are uint8 images, to be augmented and normalised."""
         return self.train.inputs.dtype == torch.uint8
+
+    @property
+    def tokens(self) -> bool:
+        """Whether the inputs are token ids, for a text encoder."""
+        return self.train.inputs.dtype == torch.int32
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ def run(
         with folder.locked():
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
-    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target)
+    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
     record = describe_run(spec, dataset, data, where.type, sweep)
     with folder.locked(), _threads(spec.model):
         record = join(folder, record)
@@ -102,7 +102,7 @@ def show_plan(
     """Draw the plan and what of it is done; nothing is written."""
     folder = RunFolder(out)
     if folder.record() is None:
-        dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target)
+        dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
         record = describe_run(spec, dataset, data, pick_device(device).type, sweep)
     else:
         record = recorded(folder, spec, sweep)

@@ -23,12 +23,12 @@ def describe_run(
     """What `spec.json` holds. `protocols` are those under which the same models may be judged."""
     weights = check_weights(spec.model, dataset.input_shape) if spec.model.weights else ""
     own = dataset.training_fingerprint()
-    protocols = [
-        protocol
-        for protocol in PROTOCOLS
-        if protocol == spec.protocol
-        or load_dataset(spec.dataset, data, protocol, spec.target).training_fingerprint() == own
-    ]
+
+    def fingerprint(protocol: str) -> str:
+        encoder = spec.model.weights
+        return load_dataset(spec.dataset, data, protocol, spec.target, encoder).training_fingerprint()
+
+    protocols = [p for p in PROTOCOLS if p == spec.protocol or fingerprint(p) == own]
     record = {
         "spec": asdict(spec),
         "device": device,
@@ -88,7 +88,7 @@ def sweep_of(record: Record) -> Sweep | None:
 def plans_of(spec: RunSpec, record: Record, sweep: Sweep | None = None) -> dict[float | None, list[Node]]:
     """By value of the sweep (None where there is none): the nodes, as the folder's own trainer keyed them.
 
-    Reports thus read what an older trainer left.
+    Reports thus read what an older trainer left. Pretrained weights count by content, wherever they lay.
     """
     version, weights = record.get("training_version", 1), record.get("weights", "")
     variants = [*sweep.variants(spec).items()] if sweep else [(None, spec)]

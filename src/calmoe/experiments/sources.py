@@ -117,6 +117,8 @@ def run_dataset(sources: Sources, data: Path | None) -> ShiftDataset:
     """The data of the runs, whose images the figures show."""
     record = sources.record
     spec = record["spec"]
+    if spec["model"]["backbone"] == "encoder":
+        raise InputError("the data are texts, not images")
     dataset = load_dataset(spec["dataset"], data, spec["protocol"], spec.get("target", ""))
     if dataset.fingerprint() != record["fingerprint"]:
         raise InputError(f"the data in {data} are not those of the run")

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from calmoe.backbones import BACKBONES
+from calmoe.backbones.encoder import POOLINGS
 from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.methods import METHODS
@@ -25,6 +26,7 @@ CHOICES: dict[str, Iterable[str]] = {
     "stem": ("cifar", "imagenet"),
     "variant": ("v1", "v1.5"),
     "filter_variant": ("published", "jpeg"),
+    "pooling": ("", *POOLINGS),
     "precision": ("auto", "float32", "bfloat16"),
 }
 RANGES = {

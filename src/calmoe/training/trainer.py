@@ -13,7 +13,15 @@ from pathlib import Path
 
 import torch
 
-from calmoe.backbones import MLP, ResNet, build_backbone, fitting_weights, load_pretrained, weights_digest
+from calmoe.backbones import (
+    MLP,
+    Encoder,
+    ResNet,
+    build_backbone,
+    fitting_weights,
+    load_pretrained,
+    weights_digest,
+)
 from calmoe.data import ShiftDataset, Split
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
@@ -28,6 +36,7 @@ from calmoe.objectives import (
     cross_entropy,
 )
 from calmoe.predictions import Predictions
+from calmoe.pretrained import encoder_digest
 from calmoe.training.batches import Batches
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.training.diagnostics import tilt_diagnostics
@@ -36,6 +45,7 @@ from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.step import Step, captured
 
 Watch = Callable[[int, dict[str, float]], None]
+OPTIONS = {"mlp": ("hidden",), "encoder": ("weights", "pooling")}  # a backbone's settings; else a ResNet's
 LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
 
 
@@ -75,7 +85,7 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self._build(head)
-        if self.model_settings.weights:
+        if self.model_settings.weights and not isinstance(model.backbone, Encoder):
             load_pretrained(model.backbone, self.model_settings.weights)
         tensors = {f"model.{name}": value.detach().clone() for name, value in model.state_dict().items()}
         for name, parameter in model.named_parameters():
@@ -96,7 +106,18 @@ class Trainer:
 
         `eta` replaces the settings' own: the steps read it from the device, so that all η share them.
         """
-        eta = self.settings.eta if eta is None else eta
+        with torch.random.fork_rng(devices=[self.device] if self.captures else []):
+            return self._train(stage, seed, state, folder, watch, self.settings.eta if eta is None else eta)
+
+    def _train(
+        self,
+        stage: Stage,
+        seed: int,
+        state: TrainingState,
+        folder: Path | None,
+        watch: Watch | None,
+        eta: float,
+    ) -> TrainingState:
         self.eta.fill_(eta)
         resident = self._resident(stage.head)
         steps = self._steps(stage, resident)
@@ -153,7 +174,9 @@ class Trainer:
     def _begin(self, seed: int, epoch: int, resident: Resident) -> None:
         """Everything random in an epoch follows from its seed and its number."""
         digest = hashlib.sha256(f"{seed}/{epoch}".encode()).digest()
-        self.generator.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        own, default = (int.from_bytes(part, "big") >> 1 for part in (digest[:8], digest[8:16]))
+        self.generator.manual_seed(own)
+        torch.manual_seed(default)  # dropout draws from the default generators: `train` gives them back
         self.batches.draw(self.generator)
         self.cursor.zero_()
         horizon = math.pi * epoch / self.settings.epochs
@@ -216,6 +239,11 @@ class Trainer:
 
     def _build(self, head: str) -> MixtureClassifier:
         settings = self.model_settings
+        if self.dataset.tokens != (settings.backbone == "encoder"):
+            raise InputError(
+                f"{self.dataset.name} and the backbone {settings.backbone!r} do not go together: "
+                "texts need 'encoder', all else needs another"
+            )
         backbone = make_backbone(settings, self.dataset.input_shape)
         experts, routing = (1, "soft") if head == "single" else (settings.experts, settings.routing)
         return MixtureClassifier(
@@ -232,18 +260,16 @@ class Trainer:
         return self.residents[head]
 
 
-def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> MLP | ResNet:
-    """The backbone that the settings describe; pretrained weights are not in it yet."""
-    options = (
-        {"hidden": settings.hidden}
-        if settings.backbone == "mlp"
-        else {"stem": settings.stem, "stages": settings.stages, "variant": settings.variant}
-    )
-    return build_backbone(settings.backbone, input_shape, **options)
+def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> MLP | ResNet | Encoder:
+    """The backbone that the settings describe; a pretrained ResNet's weights are not in it yet."""
+    used = OPTIONS.get(settings.backbone, ("stem", "stages", "variant"))
+    return build_backbone(settings.backbone, input_shape, **{name: getattr(settings, name) for name in used})
 
 
 def check_weights(settings: ModelSettings, input_shape: tuple[int, ...]) -> str:
     """The digest of the pretrained weights, if they fit; an InputError if not, before anything is trained."""
+    if settings.backbone == "encoder":
+        return encoder_digest(settings.weights)
     with torch.device("meta"):
         backbone = make_backbone(settings, input_shape)
     fitting_weights(backbone, settings.weights)

@@ -1,0 +1,73 @@
+"""A pretrained text encoder of the transformers library: token ids to one feature vector."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from calmoe.errors import InputError, check_known
+from calmoe.pretrained import PADDING, encoder_folder, transformers, weights_files
+
+POOLINGS = ("cls", "mean")
+
+
+class Encoder(nn.Module):
+    """Token ids [N, L], PADDING after a text's end -> features [N, out_features].
+
+    `weights` is a folder or a hub name that AutoModel reads. "cls" takes the first token's vector,
+    "mean" the mean over the text's tokens. Dropout is as in the model's own configuration.
+    """
+
+    def __init__(self, weights: str | Path, pooling: str = "cls", length: int | None = None) -> None:
+        super().__init__()
+        check_known("pooling", pooling, POOLINGS)
+        if not str(weights):
+            raise InputError("the encoder needs a model: give its folder or its hub name, --set weights=DIR")
+        self.pooling = pooling
+        self.model = _load(encoder_folder(str(weights)))
+        self.out_features: int = self.model.config.hidden_size
+        longest = getattr(self.model.config, "max_position_embeddings", None)
+        if length is not None and longest is not None and length > longest:
+            raise InputError(f"{weights} reads at most {longest} tokens, too few for rows of {length}")
+
+    def forward(self, ids: Tensor) -> Tensor:
+        text = ids != PADDING
+        hidden = self.model(input_ids=ids.clamp(min=0).long(), attention_mask=text.long()).last_hidden_state
+        return hidden[:, 0] if self.pooling == "cls" else masked_mean(hidden, text)
+
+
+def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the positions [N, L] where the mask is true: [N, L, D] -> [N, D]; zero where it never is.
+
+    >>> masked_mean(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[True, True, False]]))
+    tensor([[2.]])
+    """
+    weights = mask / mask.sum(1, keepdim=True).clamp(min=1)
+    return (hidden * weights.unsqueeze(2)).sum(1)
+
+
+def _load(folder: Path) -> Any:
+    """The folder's model in float32, without the pooling layer that some have: it is for other tasks."""
+    weights_files(folder)  # checks that they are there
+    with transformers() as library:
+        try:
+            model, found = library.AutoModel.from_pretrained(
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                attn_implementation="sdpa",
+                output_loading_info=True,
+            )
+        except Exception as error:  # damaged files may raise anything
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"the model in {folder} cannot be read ({reason}): save it again") from None
+    missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise InputError(
+            f"the weights in {folder} do not fit its config.json: {len(missing)} are missing, such as "
+            f"{missing[0]}; save the model again"
+        )
+    if hasattr(model, "pooler"):
+        model.pooler = None
+    return model.to(torch.float32)

@@ -1,0 +1,84 @@
+"""Texts as rows of token ids, for the encoder that will read them; tokenised once, then read from a cache."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from calmoe.errors import InputError
+from calmoe.files import write_whole
+from calmoe.pretrained import PADDING, encoder_folder, files_digest, tokenizer_files, transformers
+
+LENGTH = 128  # tokens of a row, as in the paper: longer texts are cut, shorter ones filled up
+CHUNK = 10_000
+CACHE = ".calmoe-cache"
+
+
+def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> Tensor:
+    """Ids [N, 128], int32, by the tokenizer of `encoder`, a folder or a hub name; PADDING after a text's end.
+
+    With a folder `cache`, ids of the same texts and the same tokenizer are read from there.
+    """
+    if not encoder:
+        raise InputError(
+            "text needs an encoder: give a folder with a model and its tokenizer, or its name on the Hugging "
+            "Face hub, with --set weights=DIR"
+        )
+    folder = encoder_folder(encoder)
+    files = tokenizer_files(folder)
+    with transformers():
+        library = metadata.version("transformers")
+    contents = [hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest(), files_digest(files)]
+    key = hashlib.sha256(json.dumps([*contents, LENGTH, library]).encode()).hexdigest()[:32]
+    cached = cache / CACHE / f"tokens-{key}.safetensors" if cache is not None else None
+    ids = _read(cached, len(texts)) if cached is not None else None
+    if ids is None:
+        ids = _tokenise(texts, folder)
+        if cached is not None:
+            _write(cached, ids)
+    return ids
+
+
+def _tokenise(texts: Sequence[str], folder: Path) -> Tensor:
+    with transformers() as library:
+        try:
+            tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # damaged files may raise anything
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"the tokenizer in {folder} cannot be read ({reason}): save it again") from None
+        ids = torch.full((len(texts), LENGTH), PADDING, dtype=torch.int32)
+        for start in range(0, len(texts), CHUNK):
+            part = list(texts[start : start + CHUNK])
+            rows = tokenizer(part, truncation=True, max_length=LENGTH)["input_ids"]
+            for row, tokens in zip(ids[start : start + CHUNK], rows, strict=True):
+                row[: len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
+    return ids
+
+
+def _write(path: Path, ids: Tensor) -> None:
+    """Leave the ids for the next time, where the folder can be written to."""
+    with suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, safetensors.torch.save({"ids": ids}, {"sha256": _digest(ids)}))
+
+
+def _read(path: Path, rows: int) -> Tensor | None:
+    """Cached ids; nothing where there are none, or where the file is damaged."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            ids, digest = file.get_tensor("ids"), (file.metadata() or {}).get("sha256")
+    except (OSError, safetensors.SafetensorError):
+        return None
+    whole = ids.shape == (rows, LENGTH) and ids.dtype == torch.int32 and _digest(ids) == digest
+    return ids if whole else None
+
+
+def _digest(ids: Tensor) -> str:
+    return hashlib.sha256(ids.numpy().tobytes()).hexdigest()

@@ -1,0 +1,168 @@
+import json
+
+import numpy as np
+import pytest
+
+from calmoe.data import hatexplain, load_dataset
+from calmoe.errors import InputError
+from encoders import save_encoder
+
+LABELS = [
+    ["normal", "normal", "normal"],
+    ["normal", "normal", "hatespeech"],
+    ["hatespeech", "offensive", "normal"],  # no majority of the three: in no split
+    ["hatespeech", "offensive", "offensive"],
+    ["hatespeech", "normal", "hatespeech"],
+]
+TARGETS = [
+    [["None"], ["None"], ["None"]],
+    [["Women"], ["None"], ["Islam"]],  # nobody whom two of them name
+    [["Women"], ["Women"], ["None"]],
+    [["Women", "Islam"], ["Women", "Islam"], ["Other"]],
+    [["Men"], ["Men", "Women"], ["Men", "Women"]],
+]
+SPLITS = ["train", "val", "test"]
+
+
+def posts(rows=300):
+    """By id: the official layout's posts, and their splits."""
+    for i in range(rows):
+        kind = i % 5
+        people = [
+            {"label": label, "annotator_id": n, "target": target}
+            for n, (label, target) in enumerate(zip(LABELS[kind], TARGETS[kind], strict=True))
+        ]
+        tokens = ["you", "are", "bad" if kind > 2 else "good", str(i), "\u2028"]
+        post = {"post_id": f"{i}_gab", "annotators": people, "rationales": [], "post_tokens": tokens}
+        yield f"{i}_gab", post, None if kind == 2 else SPLITS[(i // 5) % 3]
+
+
+def write_official(folder):
+    (folder / "dataset.json").write_text(json.dumps({number: post for number, post, _ in posts()}))
+    divisions = {name: [number for number, _, split in posts() if split == name] for name in SPLITS}
+    (folder / "post_id_divisions.json").write_text(json.dumps(divisions))
+
+
+def write_lines(folder):
+    with (folder / "hatexplain.jsonl").open("w", encoding="utf-8") as stream:
+        for number, post, split in posts():
+            line = {
+                "post_id": number,
+                "text": " ".join(post["post_tokens"]),
+                "labels": [person["label"] for person in post["annotators"]],
+                "targets": [person["target"] for person in post["annotators"]],
+                "split": split,
+            }
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return str(save_encoder(tmp_path_factory.mktemp("encoder")))
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("official")
+    write_official(folder)
+    return folder
+
+
+def test_both_layouts_give_the_same_dataset(official, encoder, tmp_path):
+    write_lines(tmp_path)
+    ours, theirs = (hatexplain.load(folder, encoder=encoder) for folder in (official, tmp_path))
+    assert ours.fingerprint() == theirs.fingerprint()
+
+
+def test_the_label_is_the_majoritys_and_hard_is_not_unanimous(official, encoder):
+    data = hatexplain.load(official, encoder=encoder)
+    assert [len(split) for split in data.splits.values()] == [80, 80, 80]  # 60 of 300 have no majority
+    kinds = np.tile([0, 1, 3, 4], 20)
+    assert data.test.labels.tolist() == (kinds >= 3).astype(int).tolist()
+    groups = data.test.groups
+    assert groups["hard"].tolist() == np.isin(kinds, [1, 4]).tolist()  # kind 3: all say toxic
+    assert (groups["easy"] == ~groups["hard"]).all()
+    assert np.allclose(groups["agreement"], np.where(groups["hard"], 2 / 3, 1))
+
+
+def test_communities_are_what_two_of_three_name(official, encoder):
+    groups = hatexplain.load(official, encoder=encoder).test.groups
+    kinds = np.tile([0, 1, 3, 4], 20)
+    assert groups["Women"].tolist() == (kinds >= 3).tolist()
+    assert groups["identity_any"].tolist() == (kinds >= 3).tolist()
+    assert {"Islam", "Men", "None"}.isdisjoint(groups)  # 20 rows each: too few for columns of their own
+    assert groups["Other"].tolist() == (kinds >= 3).tolist()
+
+
+def test_protocols_share_all_rows(official, encoder):
+    corrected, published = (
+        load_dataset("hatexplain", official, p, encoder=encoder) for p in ("corrected", "published")
+    )
+    assert corrected.training_fingerprint() == published.training_fingerprint()
+    assert not published.validation_augmented
+
+
+def damage(name, change):
+    def damaged(folder):
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    return damaged
+
+
+def official_with(change):
+    def changed(folder):
+        everything = {number: post for number, post, _ in posts()}
+        change(everything["5_gab"])
+        (folder / "dataset.json").write_text(json.dumps(everything))
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("write", "break_it", "words"),
+    [
+        (write_official, lambda d: (d / "dataset.json").unlink(), r"dataset\.json is missing: get"),
+        (write_official, lambda d: (d / "post_id_divisions.json").unlink(), r"divisions\.json is missing"),
+        (write_official, damage("dataset.json", lambda b: b[:-9]), r"dataset\.json is no whole JSON file"),
+        (write_official, damage("dataset.json", lambda b: b"[]"), r"dataset\.json must hold posts by id"),
+        (
+            write_official,
+            damage("post_id_divisions.json", lambda b: b"{}"),
+            "must list posts under train, val",
+        ),
+        (
+            write_official,
+            official_with(lambda p: p.pop("annotators")),
+            r"dataset\.json, post 5_gab: no whole",
+        ),
+        (write_official, official_with(lambda p: p["annotators"][0].update(label="rude")), "post 5_gab"),
+        (write_lines, damage("hatexplain.jsonl", lambda b: b[:-9]), r"hatexplain\.jsonl, line 300: no whole"),
+        (
+            write_lines,
+            damage("hatexplain.jsonl", lambda b: b.replace(b"you", b"\xff")),
+            r"jsonl is not UTF-8",
+        ),
+        (
+            write_lines,
+            damage("hatexplain.jsonl", lambda b: b.replace(b'"val"', b'"dev"')),
+            "line 6: no whole",
+        ),
+        (
+            write_lines,
+            damage("hatexplain.jsonl", lambda b: b.replace(b'"val"', b"null")),
+            "no posts in one of",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(encoder, tmp_path, write, break_it, words):
+    write(tmp_path)
+    break_it(tmp_path)
+    with pytest.raises(InputError, match=words) as refusal:
+        hatexplain.load(tmp_path, encoder=encoder)
+    assert str(tmp_path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_is_needed():
+    with pytest.raises(InputError, match="--data DIR"):
+        hatexplain.load(None)
