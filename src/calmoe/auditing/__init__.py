@@ -1,5 +1,8 @@
 """The audit: the paper's theory as an instrument."""
 
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.estimates import Estimate
+from calmoe.auditing.hidden import Hidden, Rule, hidden
 from calmoe.auditing.worlds import WORLDS, World
 
-__all__ = ["WORLDS", "World"]
+__all__ = ["WORLDS", "Configurations", "Estimate", "Hidden", "Rule", "World", "hidden"]
