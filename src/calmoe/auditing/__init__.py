@@ -2,7 +2,19 @@
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.estimates import Estimate
+from calmoe.auditing.fragility import Curve, Fragility, fragility
 from calmoe.auditing.hidden import Hidden, Rule, hidden
 from calmoe.auditing.worlds import WORLDS, World
 
-__all__ = ["WORLDS", "Configurations", "Estimate", "Hidden", "Rule", "World", "hidden"]
+__all__ = [
+    "WORLDS",
+    "Configurations",
+    "Curve",
+    "Estimate",
+    "Fragility",
+    "Hidden",
+    "Rule",
+    "World",
+    "fragility",
+    "hidden",
+]

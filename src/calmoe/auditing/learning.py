@@ -15,6 +15,7 @@ from calmoe.auditing.configurations import Configurations
 
 FIRST, LATER = 0.4, 3  # the share of rows that only teach, and how many blocks are judged
 MOST = 200_000  # rows that a model is taught from
+SOME = 50_000  # rows of the past that are kept at hand
 FEWEST = 200  # rows below which there is nothing to learn from
 
 
@@ -26,6 +27,8 @@ class Learned:
     block: np.ndarray  # [J] 1, 2, …
     expected: np.ndarray  # [J] ĥ(S)
     taught: np.ndarray  # indices of the first block
+    past: tuple[np.ndarray, ...]  # for each judged block: indices of rows before it, some if they are many
+    recalled: tuple[np.ndarray, ...]  # and what that block's model says of these, which taught it
 
     def parts(self) -> list[np.ndarray]:
         """Positions in `rows` of each block."""
@@ -43,9 +46,9 @@ def learn(configurations: Configurations, seed: int = 0) -> Learned:
     """Gradient boosting of D = Y − f on the configuration, block after block."""
     features, residual = configurations.features(), configurations.residual
     parts = blocks(len(residual), seed)
-    expected = []
+    expected, recalled, kept = [], [], []
     for i in range(1, len(parts)):
-        past = np.concatenate(parts[:i])[:MOST]
+        past = np.concatenate(parts[:i][::-1])[:MOST]  # rows are in random order, the latest first
         model = HistGradientBoostingRegressor(
             learning_rate=0.06,
             max_iter=100,
@@ -57,9 +60,13 @@ def learn(configurations: Configurations, seed: int = 0) -> Learned:
         )
         model.fit(features[past], residual[past])
         expected.append(model.predict(features[parts[i]]))
+        kept.append(past[:SOME])
+        recalled.append(model.predict(features[kept[-1]]))
     return Learned(
         rows=np.concatenate(parts[1:]),
         block=np.repeat(np.arange(1, len(parts)), [len(part) for part in parts[1:]]),
         expected=np.concatenate(expected),
         taught=parts[0],
+        past=tuple(kept),
+        recalled=tuple(recalled),
     )

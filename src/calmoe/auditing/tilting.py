@@ -35,7 +35,7 @@ def tilt(scores: np.ndarray, epsilon: float, probability: np.ndarray | None = No
         rate = np.exp(point)
         kl, slope = _kl(below, rate, mass)
         low, high = np.where(kl < epsilon, point, low), np.where(kl < epsilon, high, point)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = point + (epsilon - kl) / slope
         moved = np.where((step > low) & (step < high), step, (low + high) / 2)
         moved = np.where(np.abs(kl - epsilon) < 1e-12, point, moved)
