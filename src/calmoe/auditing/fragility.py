@@ -104,9 +104,10 @@ def fragility(
     """Attack and demonstrate; `learned` is worked out where it is not given."""
     learned = learned or learn(configurations, seed)
     everywhere, residual = configurations.bins(bins), configurations.residual
+    leading = configurations.leading
 
     def seen(rows: np.ndarray, expected: np.ndarray, values: np.ndarray) -> Seen:
-        return Seen(expected, everywhere[rows], configurations.leading[rows], values[rows], residual[rows])
+        return Seen(expected, everywhere[rows], leading[rows], values[rows], residual[rows])
 
     def curve(name: str, attack: Attack, values: np.ndarray) -> Curve:
         blocks = [
@@ -170,7 +171,8 @@ def _informed(past: Seen, now: Seen, radius: float, bins: int) -> tuple[np.ndarr
         return _pushed(past.expected, past.binned, bins, density)
 
     plain = _signs(np.bincount(past.binned, past.residual, minlength=bins))
-    rate = np.sqrt(2 * radius) / max(float(past.expected.std()), 1e-12)
+    spread = float(past.expected.std())
+    rate = np.sqrt(2 * radius) / spread if spread > 1e-6 else 0.0
     up, down = (
         np.bincount(past.binned, np.exp(sign * rate * past.expected), minlength=bins) for sign in (1, -1)
     )
