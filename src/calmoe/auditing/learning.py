@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.configurations import Configurations
 
 FIRST, LATER = 0.4, 3  # the share of rows that only teach, and how many blocks are judged
 MOST = 200_000  # rows that a model is taught from
-SOME = 50_000  # rows of the past that are kept at hand
+SOME = 20_000  # rows of the past that are kept at hand
 FEWEST = 200  # rows below which there is nothing to learn from
 
 
@@ -58,10 +59,11 @@ def learn(configurations: Configurations, seed: int = 0) -> Learned:
             early_stopping=False,
             random_state=seed,
         )
-        model.fit(features[past], residual[past])
-        expected.append(model.predict(features[parts[i]]))
         kept.append(past[:SOME])
-        recalled.append(model.predict(features[kept[-1]]))
+        with threadpool_limits(1, user_api="openmp"):  # the same sums on every machine, busy or not
+            model.fit(features[past], residual[past])
+            expected.append(model.predict(features[parts[i]]))
+            recalled.append(model.predict(features[kept[-1]]))
     return Learned(
         rows=np.concatenate(parts[1:]),
         block=np.repeat(np.arange(1, len(parts)), [len(part) for part in parts[1:]]),
