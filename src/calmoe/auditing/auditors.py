@@ -24,7 +24,8 @@ class Auditors:
     moments: E[g D]; normalised: E[g D] / E[g], the multicalibration residual. Intervals of both, and the
     normalised residual itself, are NaN where the auditor has fewer than 100 effective rows (Σ g)² / Σ g².
     bound: √J, J = E[D²]: no moment can exceed it (Cauchy-Schwarz, g ≤ 1). sharper: √(E[g²] J).
-    critical: the intervals are ± this many standard errors; more, by Student's t, for auditors of few rows.
+    critical: the intervals are ± this many standard errors; more, by Student's t with
+        (Σ g² D²)² / Σ g⁴ D⁴ − 1 degrees of freedom, where few rows carry the variance.
     """
 
     kind: Kind
@@ -73,7 +74,7 @@ def auditors(
     experts = configurations.num_experts
     nodes = (np.arange(bins) + 0.5) / bins if kind == "indicator" else np.arange(bins + 1) / bins
     size = experts * len(nodes)
-    mass, squares, signed, moments = (np.zeros(size) for _ in range(4))
+    mass, squares, fourth, signed, moments = (np.zeros(size) for _ in range(5))
     products = np.zeros((size, size))
     for start in range(0, n, CHUNK):
         rows = slice(start, start + CHUNK)
@@ -83,14 +84,16 @@ def auditors(
         mass += g.sum(axis=0)
         moments += pushed.sum(axis=0)
         squares += (g**2).sum(axis=0)
+        fourth += (pushed**4).sum(axis=0)
         signed += (g * pushed).sum(axis=0)
         products += pushed.T @ pushed
-    mass, squares, signed, moments, products = (
-        total / n for total in (mass, squares, signed, moments, products)
+    mass, squares, fourth, signed, moments, products = (
+        total / n for total in (mass, squares, fourth, signed, moments, products)
     )
     covariance = (products - np.outer(moments, moments)) / n
     with np.errstate(divide="ignore", invalid="ignore"):
         effective = np.where(squares > 0, n * mass**2 / squares, 0.0)
+        freedom = np.diag(products) ** 2 * n / fourth - 1  # rows that carry the variance, less one
         ratio = moments / mass
         # two imagined rows of residual ½, as in Agresti and Coull's interval: few rows never look certain
         imagined = np.where(mass > 0, 0.5 * (squares / mass) ** 2 / n, 0.0)
@@ -99,7 +102,7 @@ def auditors(
         variance = np.diag(covariance) + imagined / n
     enough = (effective >= ENOUGH) & (np.diag(covariance) > 0)
     critical = _critical(covariance[np.ix_(enough, enough)], level, draws)
-    wider = stdtrit(np.maximum(effective - 1, 1.0), ndtr(critical))  # Student's, for auditors of few rows
+    wider = stdtrit(np.maximum(np.nan_to_num(freedom), 1.0), ndtr(critical))  # Student's t
     half = np.where(enough, wider * np.sqrt(variance), np.nan)
     ratio_half = np.where(enough, wider * np.sqrt(np.maximum(ratio_variance, 0.0)), np.nan)
     ratio = np.where(enough, ratio, np.nan)
