@@ -84,7 +84,7 @@ def auditors(
         mass += g.sum(axis=0)
         moments += pushed.sum(axis=0)
         squares += (g**2).sum(axis=0)
-        fourth += (pushed**4).sum(axis=0)
+        fourth += ((pushed**2) ** 2).sum(axis=0)
         signed += (g * pushed).sum(axis=0)
         products += pushed.T @ pushed
     mass, squares, fourth, signed, moments, products = (
