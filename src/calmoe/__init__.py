@@ -4,17 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calmoe.auditing import AuditReport, audit
     from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
     from calmoe.predictions import Predictions
 
 __version__ = "0.1.0"
-__all__ = ["MixtureClassifier", "MixtureHead", "MixtureOutput", "Predictions"]
+__all__ = ["AuditReport", "MixtureClassifier", "MixtureHead", "MixtureOutput", "Predictions", "audit"]
 
 _HOMES = {
+    "AuditReport": "calmoe.auditing",
     "MixtureClassifier": "calmoe.mixture",
     "MixtureHead": "calmoe.mixture",
     "MixtureOutput": "calmoe.mixture",
     "Predictions": "calmoe.predictions",
+    "audit": "calmoe.auditing",
 }
 
 

@@ -208,6 +208,39 @@ def report_command(
     typer.echo(f"the report is {written.page}")
 
 
+@app.command("audit")
+def audit_command(
+    file: Annotated[Path, typer.Argument(help="Predictions with labels: safetensors, npz, csv or parquet.")],
+    out: Annotated[Path | None, typer.Option(help="A folder for report.html, audit.json, figures.")] = None,
+    of: Annotated[
+        str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")
+    ] = "top",
+    bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = 15,
+    seed: Annotated[int, typer.Option(help="Says which rows teach and which are judged.")] = 0,
+) -> None:
+    """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.
+
+    Example: calmoe audit test.safetensors --out audit
+    """
+    from rich.console import Console
+
+    from calmoe.auditing import audit
+    from calmoe.predictions import Predictions
+
+    if of != "top" and not of.isdecimal():
+        raise InputError(f"--of must be top or the number of a class, not {of!r}")
+    console = Console(stderr=True)
+    with console.status("reading") as status:
+        predictions = Predictions.load(file)
+        report = audit(
+            predictions, of="top" if of == "top" else int(of), bins=bins, seed=seed, progress=status.update
+        )
+        page = None if out is None else report.save(out)
+    typer.echo(report.summary())
+    if page is not None:
+        typer.echo(f"the report is {page}")
+
+
 @app.command("data")
 def data_command(
     dataset: Annotated[str, typer.Argument(help="cifar10h.")],

@@ -1,0 +1,38 @@
+"""The audit: the paper's theory as an instrument.
+
+Numbers first, each with an interval; no row is judged by a model that saw it.
+
+>>> from calmoe.auditing import audit, worlds
+>>> report = audit(worlds.cancelling(seed=0).sample(4000, seed=0))
+>>> print(report.summary())
+Aggregate: the mixture's ECE is 0.0...
+"""
+
+from calmoe.auditing.audit import AuditReport, audit
+from calmoe.auditing.auditors import Auditors, auditors
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.estimates import Estimate
+from calmoe.auditing.experts import Aggregate, Expert, aggregate
+from calmoe.auditing.fragility import Curve, Fragility, fragility
+from calmoe.auditing.hidden import Hidden, Rule, hidden
+from calmoe.auditing.worlds import WORLDS, World
+
+__all__ = [
+    "WORLDS",
+    "Aggregate",
+    "AuditReport",
+    "Auditors",
+    "Configurations",
+    "Curve",
+    "Estimate",
+    "Expert",
+    "Fragility",
+    "Hidden",
+    "Rule",
+    "World",
+    "aggregate",
+    "audit",
+    "auditors",
+    "fragility",
+    "hidden",
+]

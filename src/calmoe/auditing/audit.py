@@ -1,0 +1,172 @@
+"""The audit of one file of predictions: numbers first, then words, figures and a page."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calmoe.auditing.auditors import Auditors, auditors
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.estimates import Estimate
+from calmoe.auditing.experts import Aggregate, aggregate
+from calmoe.auditing.fragility import Fragility, fragility
+from calmoe.auditing.hidden import Hidden, hidden
+from calmoe.auditing.learning import FEWEST, learn
+from calmoe.errors import InputError
+from calmoe.files import write_json, write_whole
+from calmoe.metrics.checks import Of, check_bins
+from calmoe.predictions import Predictions
+from calmoe.report.drawing import Drawn
+
+LARGE = ("densities", "rows")  # what is left out of to_dict: one number a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport:
+    """What an audit found; each part's docstring says what it estimates. `left_out`: a part, and why.
+
+    >>> from calmoe.auditing.worlds import cancelling
+    >>> report = audit(cancelling(seed=0).sample(4000, seed=0))
+    >>> report.aggregate.ece.low, report.hidden.witness.low > 0.05
+    (0.0, True)
+    """
+
+    rows: int
+    classes: int
+    num_experts: int
+    of: Of
+    bins: int
+    level: float
+    aggregate: Aggregate
+    hidden: Hidden | None
+    fragility: Fragility | None
+    indicators: Auditors
+    hats: Auditors
+    left_out: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers as JSON holds them; None where not finite; arrays of one number a row are left out."""
+        plain = _plain(self)
+        assert isinstance(plain, dict)
+        return plain
+
+    def summary(self) -> str:
+        """The findings in words, a line each."""
+        from calmoe.auditing.words import summary
+
+        return "\n".join(f"{point.lead}: {point.text}" for point in summary(self))
+
+    def figures(self) -> dict[str, Drawn]:
+        """The figures by name; each carries what it shows in words."""
+        from calmoe.auditing.figures import figures
+
+        return figures(self)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write audit.json, figures/*.png and report.html into the folder; the page's path."""
+        from calmoe.auditing.page import page
+        from calmoe.report.drawing import save
+
+        folder = Path(folder)
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        write_json(folder / "audit.json", self.to_dict())
+        pictures = {}
+        for name, drawn in self.figures().items():
+            (path,) = save(drawn, folder / "figures" / name, formats=("png",))
+            pictures[name] = (path.read_bytes(), drawn.alt)
+        write_whole(folder / "report.html", page(self, pictures).html().encode())
+        return folder / "report.html"
+
+
+def audit(
+    predictions: Predictions,
+    *,
+    of: Of = "top",
+    bins: int = 15,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda part: None,
+) -> AuditReport:
+    """Audit a mixture's probabilities: of="top" judges "the predicted class is right", of=c "the label is c".
+
+    progress is called with the name of each part as it begins. What is learned is learned on other rows than
+    those it is judged on; the seed says which.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, got {level}")
+    predictions.known_labels  # noqa: B018 - the error comes before the work
+    check_bins(bins)
+    progress("experts")
+    seen = Configurations.of(predictions, of)
+    told = aggregate(seen, bins=bins, level=level)
+    progress("auditors")
+    indicators, hats = (auditors(seen, kind=kind, bins=bins, level=level) for kind in KINDS)
+    reason = _nothing_to_learn(seen)
+    left_out = {} if reason is None else {"hidden miscalibration": reason, "fragility": reason}
+    veiled, fragile = None, None
+    if reason is None:
+        progress("configurations")
+        learned = learn(seen, seed)
+        progress("hidden miscalibration")
+        veiled = hidden(seen, learned, bins=bins, level=level, seed=seed)
+        progress("fragility")
+        fragile = fragility(seen, learned, bins=bins, level=level, seed=seed)
+        if len(np.unique(seen.leading)) == 1:
+            left_out["region reweighting"] = "one expert leads everywhere: there are no regions to reweight"
+    return AuditReport(
+        rows=len(seen),
+        classes=predictions.num_classes,
+        num_experts=seen.num_experts,
+        of=of,
+        bins=bins,
+        level=level,
+        aggregate=told,
+        hidden=veiled,
+        fragility=fragile,
+        indicators=indicators,
+        hats=hats,
+        left_out=left_out,
+    )
+
+
+KINDS: tuple[Any, ...] = ("indicator", "hat")
+
+
+def _nothing_to_learn(seen: Configurations) -> str | None:
+    """Why configurations are not looked into; None where they are."""
+    if seen.num_experts == 1:
+        return "there is one expert: its confidence is the whole configuration, behind which nothing can hide"
+    if len(seen) < FEWEST:
+        return f"there are {len(seen)} rows; learning from some and judging others needs at least {FEWEST}"
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses, Estimates and arrays as dicts, lists, numbers and None."""
+    if isinstance(value, Estimate):
+        return {name: _plain(number) for name, number in value._asdict().items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        kept = (
+            field.name
+            for field in fields(value)
+            if not (field.name in LARGE and _is_array(value, field.name))
+        )
+        return {name: _plain(getattr(value, name)) for name in kept}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    json.dumps(value)  # a number, a string, a truth value or None; anything else is a mistake of ours
+    return value
+
+
+def _is_array(value: Any, name: str) -> bool:
+    return isinstance(getattr(value, name), np.ndarray)

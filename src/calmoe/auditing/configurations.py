@@ -1,0 +1,114 @@
+"""The configuration S of each row: routing weights, experts' answers, and what can be read off them.
+
+Everything is about one event a row: "the predicted class is right" (or, of=c, "the label is c"). f is the
+mixture's probability of that event and f_k is expert k's, Y says whether it came true, D = Y − f.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from calmoe.errors import InputError
+from calmoe.metrics.binned import width_bins
+from calmoe.metrics.checks import Of
+from calmoe.predictions import Predictions
+
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configurations:
+    """One event a row, and the configuration behind it; float32 where only trees look, float64 elsewhere."""
+
+    confidence: np.ndarray  # [N] f
+    outcome: np.ndarray | None  # [N] Y as 0.0 or 1.0; None without labels
+    routing: np.ndarray  # [N, K] r, float32
+    experts: np.ndarray  # [N, K] f_k, float32
+    own_confidence: np.ndarray  # [N, K] expert k's probability of the class that it predicts itself, float32
+    own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool
+
+    @classmethod
+    def of(cls, predictions: Predictions, of: Of = "top") -> "Configurations":
+        """of="top": the predicted class is right; of=c: the label is c, for the mixture and its experts."""
+        if of != "top" and not (isinstance(of, int) and 0 <= of < predictions.num_classes):
+            raise InputError(f'of must be "top" or a class in 0..{predictions.num_classes - 1}, got {of!r}')
+        n, k = predictions.output.log_routing.shape
+        confidence, outcome = np.empty(n), np.empty(n)
+        routing, experts = np.empty((n, k), np.float32), np.empty((n, k), np.float32)
+        own, right = np.empty((n, k), np.float32), np.empty((n, k), bool)
+        labels = predictions.labels
+        for start in range(0, n, CHUNK):
+            rows = slice(start, start + CHUNK)
+            log_probs, log_routing, expert_logs = (part[rows].double() for part in predictions.output)
+            if of == "top":
+                top, event = log_probs.max(dim=1)
+                own_top, own_event = expert_logs.max(dim=2)
+            else:
+                event = torch.full((len(log_probs),), int(of))
+                top, own_top = log_probs[:, of], expert_logs[:, :, of]
+                own_event = event[:, None].expand(-1, k)
+            picked = event.view(-1, 1, 1).expand(-1, k, 1)
+            confidence[rows] = top.exp().clamp(max=1).numpy()
+            routing[rows] = log_routing.exp().numpy()
+            experts[rows] = expert_logs.gather(2, picked).squeeze(2).exp().numpy()
+            own[rows] = own_top.exp().clamp(max=1).numpy()
+            if labels is not None:
+                outcome[rows] = (event == labels[rows]).double().numpy()
+                right[rows] = (own_event == labels[rows, None]).numpy()
+        known = labels is not None
+        return cls(
+            confidence=confidence,
+            outcome=outcome if known else None,
+            routing=routing,
+            experts=experts,
+            own_confidence=own,
+            own_outcome=right if known else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+    @property
+    def num_experts(self) -> int:
+        return self.routing.shape[1]
+
+    @property
+    def residual(self) -> np.ndarray:
+        """D = Y − f; an error without labels. [N]"""
+        if self.outcome is None:
+            raise InputError("these predictions carry no labels, and this part of the audit needs them")
+        return self.outcome - self.confidence
+
+    def bins(self, bins: int) -> np.ndarray:
+        """The equal-width bin of each confidence. [N]"""
+        return width_bins(torch.as_tensor(self.confidence), bins).numpy()
+
+    @property
+    def leading(self) -> np.ndarray:
+        """The expert with the largest routing weight. [N]"""
+        return self.routing.argmax(axis=1)
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """The routing's entropy −Σ r_k log r_k, as a share of log K; zero for one expert. [N]"""
+        safe = np.where(self.routing > 0, self.routing, 1.0)
+        return -(safe * np.log(safe)).sum(axis=1) / max(np.log(self.num_experts), 1e-9)
+
+    @property
+    def disagreement(self) -> np.ndarray:
+        """√(Σ_k r_k (f_k − f̄)²), f̄ = Σ_k r_k f_k: how far apart the routed experts are on the event. [N]"""
+        mean = (self.routing * self.experts).sum(axis=1, keepdims=True)
+        return np.sqrt((self.routing * (self.experts - mean) ** 2).sum(axis=1))
+
+    @property
+    def dissent(self) -> np.ndarray:
+        """(1/K) Σ_k f_k − f: the experts without the router, less the mixture. [N]"""
+        return self.experts.mean(axis=1) - self.confidence
+
+    def features(self) -> np.ndarray:
+        """What trees learn from: r, f_k, f, entropy, disagreement, dissent, leading expert. [N, 2K + 5]"""
+        read = np.stack(
+            [self.confidence, self.entropy, self.disagreement, self.dissent, self.leading], axis=1
+        )
+        return np.concatenate([self.routing, self.experts, read.astype(np.float32)], axis=1)

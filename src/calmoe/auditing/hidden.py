@@ -1,0 +1,157 @@
+"""Hidden miscalibration: E|m(S) − f| against the level-set error, which is all that an ECE sees.
+
+sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g that was learned on
+other rows, is an honest lower bound: it errs on the low side only, by what g has not learned.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.tree import DecisionTreeRegressor
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.estimates import Estimate, at_least, binned_gap, normal
+from calmoe.auditing.learning import Learned, learn
+
+STRATUM = 50  # rows of nearly equal confidence among which residuals are exchanged
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Configurations that a reader can name: how many they are, and which way they are off."""
+
+    text: str
+    share: float
+    gap: Estimate  # E[Y − f | rule]; the intervals of all rules hold together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hidden:
+    """How much of the calibration is cancellation between configurations.
+
+    level_set: Σ_b |E[D 1_b]|, the ECE of the population at equal-width bins; two-sided.
+    witness: E[D g(S)] ≤ E|m(S) − f| for the learned g = sign of the expected m(S) − f; a lower bound.
+    cancelled: E|m(S) − f| − Σ_b |E[D 1_b]|, what the ECE cannot see; a lower bound. The ECE of the judged
+        rows is taken off as it is, biased upward, so that the bound errs on the low side.
+    p_calibrated: of the null "calibrated in every configuration", m(S) = f: the sum of D ĥ(S) against its
+        variance Σ ĥ² f (1 − f) under that null.
+    p_hidden: of the null "given f, the configuration says nothing more": the same sum against its law when
+        residuals are exchanged among rows of nearly equal f (its mean and variance are known exactly).
+    """
+
+    level_set: Estimate
+    witness: Estimate
+    cancelled: Estimate
+    p_calibrated: float
+    p_hidden: float
+    rules: tuple[Rule, ...]
+
+
+def hidden(
+    configurations: Configurations,
+    learned: Learned | None = None,
+    *,
+    bins: int = 15,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Hidden:
+    """Measure it; `learned` is worked out where it is not given."""
+    learned = learned or learn(configurations, seed)
+    residual, index = configurations.residual, configurations.bins(bins)
+    judged, binned = residual[learned.rows], index[learned.rows]
+    witness = np.where(learned.expected >= 0, 1.0, -1.0)
+    signs = np.where(np.bincount(binned, judged, minlength=bins) >= 0, 1.0, -1.0)
+    return Hidden(
+        level_set=binned_gap(residual, index, bins, level=level),
+        witness=_lower(judged * witness, level),
+        cancelled=_lower(judged * (witness - signs[binned]), level),
+        p_calibrated=_p_calibrated(judged, configurations.confidence[learned.rows], learned.expected),
+        p_hidden=_p_hidden(configurations, learned, seed),
+        rules=_rules(configurations, learned, index, bins, level),
+    )
+
+
+def _lower(values: np.ndarray, level: float) -> Estimate:
+    return at_least(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, level)
+
+
+def _p_calibrated(residual: np.ndarray, confidence: np.ndarray, expected: np.ndarray) -> float:
+    variance = float((expected**2 * confidence * (1 - confidence)).sum())
+    score = float((residual * expected).sum())
+    return float(ndtr(-score / variance**0.5)) if variance > 0 else float(score <= 0)
+
+
+def _p_hidden(configurations: Configurations, learned: Learned, seed: int) -> float:
+    """Within a stratum of m rows, Σ (ĥ − mean)(D − mean) has mean 0 and variance SS_ĥ SS_D / (m − 1)."""
+    confidence, residual = configurations.confidence[learned.rows], configurations.residual[learned.rows]
+    score = variance = 0.0
+    ties = np.random.default_rng(seed).random(len(confidence))
+    for part in learned.parts():
+        order = part[np.lexsort((ties[part], confidence[part]))]
+        stratum = np.arange(len(order)) * max(len(order) // STRATUM, 1) // len(order)
+        counts = np.bincount(stratum)
+        left, right = (_centred(values[order], stratum, counts) for values in (learned.expected, residual))
+        score += float((left * right).sum())
+        squares = np.bincount(stratum, left**2) * np.bincount(stratum, right**2)
+        variance += float((squares / np.maximum(counts - 1, 1)).sum())
+    return float(ndtr(-score / variance**0.5)) if variance > 0 else 1.0
+
+
+def _centred(values: np.ndarray, stratum: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    return values - (np.bincount(stratum, values) / counts)[stratum]
+
+
+def _rules(
+    configurations: Configurations, learned: Learned, index: np.ndarray, bins: int, level: float
+) -> tuple[Rule, ...]:
+    """A small tree on what can be read, grown on the first block for what lies beyond the bins' own gaps.
+
+    Shares and gaps are those of the judged rows; of n rules, each interval has level 1 − (1 − level)/n.
+    """
+    experts, residual = configurations.num_experts, configurations.residual
+    leads = configurations.leading[:, None] == np.arange(experts if experts > 1 else 0)
+    columns = {
+        "routing entropy": configurations.entropy,
+        "disagreement": configurations.disagreement,
+        "plain average − mixture": configurations.dissent,
+    }
+    readable = np.column_stack([leads, *columns.values()])
+    names = [*(f"expert {k} leads" for k in range(leads.shape[1])), *columns]
+    taught, judged = learned.taught, learned.rows
+    counts = np.bincount(index[taught], minlength=bins)
+    gaps = np.bincount(index[taught], residual[taught], minlength=bins) / np.maximum(counts, 1)
+    least = max(50, len(taught) // 20)
+    tree = DecisionTreeRegressor(max_leaf_nodes=6, min_samples_leaf=least, random_state=0)
+    tree.fit(readable[taught], residual[taught] - gaps[index[taught]])
+    leaf = tree.apply(readable[judged].astype(np.float32))
+    found = np.unique(leaf)
+    rules = []
+    for node in found:
+        inside = residual[judged][leaf == node]
+        error = float(inside.std(ddof=1)) / len(inside) ** 0.5 if len(inside) > 1 else float("nan")
+        gap = normal(float(inside.mean()), error, 1 - (1 - level) / len(found))
+        rules.append(Rule(_path(tree.tree_, int(node), names), len(inside) / len(judged), gap))
+    return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share)))
+
+
+def _path(tree: object, leaf: int, names: list[str]) -> str:
+    """The conditions on the way to a leaf, in words; only the tightest bound of each feature."""
+    left, right = tree.children_left, tree.children_right  # type: ignore[attr-defined]
+    feature, threshold = tree.feature, tree.threshold  # type: ignore[attr-defined]
+    parent = {int(child): node for side in (left, right) for node, child in enumerate(side) if child >= 0}
+    words: dict[tuple[int, bool], str] = {}
+    node = leaf
+    while node in parent:
+        above = parent[node]
+        name, upper = names[feature[above]], int(left[above]) == node
+        if name.endswith("leads"):
+            text = f"not {name}" if upper else name
+        else:
+            text = f"{name} {'≤' if upper else '>'} {threshold[above]:.3g}"
+        words.setdefault((int(feature[above]), upper), text)  # from the leaf upward: the tightest comes first
+        node = above
+    told = list(dict.fromkeys(reversed(words.values())))
+    if any(word.startswith("expert") for word in told):
+        told = [word for word in told if not word.startswith("not expert")]
+    return " and ".join(told) or "all configurations"

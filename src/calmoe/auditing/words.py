@@ -1,0 +1,94 @@
+"""An audit in words: what was found, how sure it is, and what was not looked at."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calmoe.auditing.estimates import Estimate
+from calmoe.auditing.experts import Aggregate
+from calmoe.auditing.hidden import Hidden
+from calmoe.report.page import Point
+
+if TYPE_CHECKING:
+    from calmoe.auditing.audit import AuditReport
+
+
+def told(found: Estimate) -> str:
+    """`0.031 [0.022, 0.040]`, or `at least 0.031` for a one-sided bound (its value is in the tables)."""
+    if np.isnan(found.value):
+        return "unknown"
+    if np.isinf(found.high):
+        return f"at least {max(found.low, 0.0):.3f}"
+    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def summary(report: "AuditReport") -> list[Point]:
+    """A point a part."""
+    points = [Point("Aggregate", _aggregate(report.aggregate))]
+    if report.hidden is not None:
+        points.append(Point("Hidden miscalibration", _hidden(report.hidden)))
+    if report.fragility is not None:
+        points.append(Point("Fragility", _fragility(report)))
+    points.append(Point("Auditors", _auditors(report)))
+    return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
+
+
+def _aggregate(found: Aggregate) -> str:
+    text = f"the mixture's ECE is {told(found.ece)}, its accuracy {told(found.accuracy)}"
+    text += f"; on average it is off by {told(found.balance)} (accuracy less confidence)."
+    if len(found.experts) == 1:
+        return text
+    text += f" On their routing-weighted views its experts' ECE is {found.experts_ece:.3f} on average."
+    if found.worse_than_experts:
+        text += " The mixture is calibrated worse than every one of its experts."
+    if found.calibrated_unlike_experts:
+        text += " The mixture may well be calibrated while some of its experts are not."
+    return text
+
+
+def _hidden(found: Hidden) -> str:
+    sure = found.witness.low > 0
+    text = (
+        f"configuration by configuration, probabilities are off by {told(found.witness)} on average"
+        if sure
+        else "no miscalibration of single configurations was found"
+    )
+    text += f" (p = {found.p_calibrated:.2g} for “calibrated in every configuration”)"
+    if found.cancelled.low > 0:
+        text += f"; {told(found.cancelled)} of it cancels inside the bins, where no ECE can see it"
+    text += f" (p = {found.p_hidden:.2g} for “given the confidence, the configuration says nothing more”)."
+    clear = [rule for rule in found.rules if rule.gap.low > 0 or rule.gap.high < 0]
+    for rule in clear[:2] if found.p_hidden < 0.05 else []:
+        side = "underconfident" if rule.gap.value > 0 else "overconfident"
+        text += f" Where {rule.text} ({rule.share:.0%} of rows) it is {side} by {abs(rule.gap.value):.3f}."
+    return text
+
+
+def _fragility(report: "AuditReport") -> str:
+    found = report.fragility
+    assert found is not None
+    curve, last = found.configurations, len(found.configurations.radii) - 1
+    at = next((i for i, radius in enumerate(curve.radii) if radius >= 0.1), last)
+    text = (
+        f"a reweighting of the configurations with KL {curve.radii[at]:g} brings the calibration error to "
+        f"{told(curve.error[at])}, shown on labels it was not chosen on; reweighting the experts' regions "
+        f"alone to {told(found.regions.error[at])}."
+    )
+    if found.doubling is None:
+        return text + f" No KL up to {curve.radii[-1]:g} was found to double the ECE."
+    sure = "" if found.doubling_surely is None else f", surely from KL {found.doubling_surely:.3f} on"
+    return text + f" The ECE doubles (to {found.doubled:.3f}) at KL {found.doubling:.3f}{sure}."
+
+
+def _auditors(report: "AuditReport") -> str:
+    found = report.indicators
+    judged = int((~np.isnan(found.low)).sum())
+    text = f"{int(found.found.sum())} of {judged} expert-and-bin moments differ from zero"
+    if found.found.any():
+        k, j = np.unravel_index(np.abs(np.where(found.found, found.moments, 0)).argmax(), found.moments.shape)
+        text += (
+            f"; the largest, {found.moments[k, j]:+.4f}, is expert {k}'s at confidence {found.nodes[j]:.2f}"
+        )
+        if not np.isnan(found.normalised[k, j]):
+            text += f" (a residual of {found.normalised[k, j]:+.3f} there)"
+    return text + f". The bound √J on every one of them is {told(found.bound)}."

@@ -1,0 +1,238 @@
+"""Worlds where the truth is known: a finite set of configurations s with P(s), routing, experts and m(s).
+
+Every quantity that the audit estimates is here an exact finite sum, so that an audit can be held against it.
+Two classes; `confidence` and `correct` are those of the predicted class, as in the audit.
+
+>>> world = cancelling(seed=0, delta=0.1)
+>>> round(world.hidden, 6), round(world.level_set_error, 6)
+(0.1, 0.0)
+>>> len(world.sample(1000, seed=1))
+1000
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from scipy.special import expit, logit
+
+from calmoe.auditing.tilting import tilt
+from calmoe.metrics.binned import width_bins
+from calmoe.predictions import Predictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """M configurations of a two-class mixture of K experts; `truth` is m(s) = P(Y = 1 | s)."""
+
+    probability: np.ndarray  # [M], sums to 1
+    routing: np.ndarray  # [M, K]
+    experts: np.ndarray  # [M, K] each expert's probability of class 1
+    truth: np.ndarray  # [M]
+
+    @property
+    def mixture(self) -> np.ndarray:
+        """f(s) = Σ_k r_k f_k, the probability of class 1. [M]"""
+        return (self.routing * self.experts).sum(axis=1)
+
+    @property
+    def confidence(self) -> np.ndarray:
+        """The probability of the predicted class. [M]"""
+        return np.maximum(self.mixture, 1 - self.mixture)
+
+    @property
+    def correct(self) -> np.ndarray:
+        """The probability that the predicted class is right: m for the predicted class. [M]"""
+        return np.where(self.mixture > 0.5, self.truth, 1 - self.truth)
+
+    @property
+    def gap(self) -> np.ndarray:
+        """h(s) = m(s) − f(s), for the predicted class. [M]"""
+        return self.correct - self.confidence
+
+    @property
+    def region(self) -> np.ndarray:
+        """The leading expert. [M]"""
+        return self.routing.argmax(axis=1)
+
+    def sample(self, rows: int, seed: int) -> Predictions:
+        """Rows drawn from the world; the group "configuration" holds the index of s."""
+        random = np.random.default_rng(seed)
+        drawn = random.choice(len(self.probability), size=rows, p=self.probability)
+        labels = (random.random(rows) < self.truth[drawn]).astype(np.int64)
+        mixture, experts = self.mixture[drawn], self.experts[drawn]
+        return Predictions.from_probs(
+            np.stack([1 - mixture, mixture], axis=1),
+            labels,
+            routing=self.routing[drawn],
+            expert_probs=np.stack([1 - experts, experts], axis=2),
+            groups={"configuration": drawn},
+        )
+
+    @property
+    def balance(self) -> float:
+        """E[Y − f]."""
+        return float(self.probability @ self.gap)
+
+    @property
+    def hidden(self) -> float:
+        """E|m(S) − f|: the miscalibration of the configurations, one by one."""
+        return float(self.probability @ np.abs(self.gap))
+
+    @property
+    def level_set_error(self) -> float:
+        """E|E[m(S) − f | f]|, at the exact values of f."""
+        levels = np.unique(self.confidence.round(12), return_inverse=True)[1]
+        return float(np.abs(np.bincount(levels, self.probability * self.gap)).sum())
+
+    def bins(self, bins: int = 15) -> np.ndarray:
+        """The equal-width bin of each confidence. [M]"""
+        return width_bins(torch.as_tensor(self.confidence), bins).numpy()
+
+    def ece(self, bins: int = 15, weights: np.ndarray | None = None) -> float:
+        """Σ_b |E[a (m − f) 1_b]|: the ECE of the population under the density a; 1 where not given."""
+        mass = self.probability if weights is None else self.probability * weights
+        return float(np.abs(np.bincount(self.bins(bins), mass * self.gap)).sum())
+
+    def cancellation(self, bins: int = 15) -> float:
+        """E|m − f| − ECE: what cancels inside the bins."""
+        return self.hidden - self.ece(bins)
+
+    def expert_ece(self, expert: int, bins: int = 15, *, region: bool = False) -> float:
+        """The ECE of an expert's own predicted class on its routing-weighted view, or on its hard region."""
+        own = self.experts[:, expert]
+        confidence, correct = np.maximum(own, 1 - own), np.where(own > 0.5, self.truth, 1 - self.truth)
+        view = (self.region == expert).astype(float) if region else self.routing[:, expert]
+        mass = self.probability * view
+        index = width_bins(torch.as_tensor(confidence), bins).numpy()
+        return float(np.abs(np.bincount(index, mass * (correct - confidence))).sum() / mass.sum())
+
+    def moments(self, auditors: np.ndarray) -> np.ndarray:
+        """E[g (m − f)] for auditors g [M, ...]. [...]"""
+        return np.tensordot(self.probability * self.gap, auditors, axes=1)
+
+    def fragility(self, epsilons: np.ndarray, bins: int = 15, *, regions_only: bool = False) -> np.ndarray:
+        """The largest ECE over reweightings of the configurations within KL radius ε; exact.
+
+        Σ_b |E[a h 1_b]| is the largest of E[a s_b h] over signs s: every sign pattern is tried, each with its
+        exponential tilt. regions_only: the density depends on the leading expert alone.
+        """
+        used, index = np.unique(self.bins(bins), return_inverse=True)
+        signs = np.array(list(product([-1.0, 1.0], repeat=len(used))))
+        scores, mass = signs[:, index] * self.gap, self.probability
+        if regions_only:
+            inside = np.eye(self.routing.shape[1])[self.region] * mass[:, None]
+            kept = inside.sum(axis=0) > 0
+            mass = inside.sum(axis=0)[kept]
+            scores = scores @ inside[:, kept] / mass
+        return np.array([(tilt(scores, float(e), mass) * scores @ mass).max() for e in np.asarray(epsilons)])
+
+
+def calibrated(seed: int, experts: int = 3, configurations: int = 80) -> World:
+    """Calibrated in every configuration: m(s) = f(s)."""
+    random = np.random.default_rng(seed)
+    routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
+    answers = random.uniform(0.03, 0.97, size=(configurations, experts))
+    return World(
+        probability=random.dirichlet(np.full(configurations, 4.0)),
+        routing=routing,
+        experts=answers,
+        truth=(routing * answers).sum(axis=1),
+    )
+
+
+def cancelling(
+    seed: int, delta: float = 0.1, experts: int = 3, levels: int = 40, rule: str | None = None
+) -> World:
+    """Calibrated only by cancellation (section 4.2): each level p is reached twice, with m = p + δ and p − δ.
+
+    rule says which is which: "leading" (the sign goes with the leading expert) or "disagreement" (with how
+    far the experts are apart); one of them at random where not given.
+    """
+    random = np.random.default_rng(seed)
+    rule = rule or str(random.choice(["leading", "disagreement"]))
+    level = np.repeat(random.uniform(0.53, 0.88, size=levels), 2)
+    sign = np.tile([1.0, -1.0], levels)
+    routing = -np.sort(-random.dirichlet(np.full(experts, 1.5), size=2 * levels), axis=1)
+    if rule == "leading":  # the largest weight goes to expert 0, or to one of the others
+        lead = np.where(sign > 0, 0, random.integers(1, experts, size=2 * levels))
+        rows = np.arange(2 * levels)
+        routing[rows, 0], routing[rows, lead] = routing[rows, lead], routing[rows, 0].copy()
+        reach = random.uniform(0.3, 1.0, size=2 * levels)
+    else:
+        routing = random.permuted(routing, axis=1)
+        reach = np.where(sign > 0, random.uniform(0.6, 1.0, 2 * levels), random.uniform(0.0, 0.4, 2 * levels))
+    offset = random.normal(size=(2 * levels, experts))
+    offset -= (routing * offset).sum(axis=1, keepdims=True)  # Σ_k r_k f_k = p whatever the offsets
+    room = np.where(offset > 0, 0.99 - level[:, None], level[:, None] - 0.01)
+    furthest = (room / np.maximum(np.abs(offset), 1e-9)).min(axis=1)
+    answers = level[:, None] + offset * (furthest * reach)[:, None]
+    order = random.permutation(experts)
+    return World(
+        probability=np.repeat(random.dirichlet(np.full(levels, 4.0)), 2) / 2,
+        routing=routing[:, order],
+        experts=answers[:, order],
+        truth=level + sign * delta,
+    )
+
+
+def calibrated_experts(seed: int, signals: int = 5) -> World:
+    """Two experts, each calibrated on its routing-weighted view, and an aggregate that is not.
+
+    Expert k is the posterior P(Y = 1 | A_k) of a signal of its own; the signals are independent given Y, and
+    the router looks at a third thing that has nothing to do with either. Their average is underconfident, as
+    every linear pool of calibrated forecasts is.
+    """
+    random = np.random.default_rng(seed)
+    given = random.dirichlet(np.full(signals, 1.5), size=(2, 2))  # [expert, Y, signal]
+    views = random.dirichlet([3.0, 3.0], size=3)  # the routing of each state of the third thing
+    states = random.dirichlet([4.0, 4.0, 4.0])
+    first, second, state = (axis.ravel() for axis in np.indices((signals, signals, 3)))
+    joint = 0.5 * given[0][:, first] * given[1][:, second] * states[state]  # [Y, M]
+    posterior = given[:, 1] / given.sum(axis=1)  # [expert, signal]
+    return World(
+        probability=joint.sum(axis=0) / joint.sum(),
+        routing=views[state],
+        experts=np.stack([posterior[0][first], posterior[1][second]], axis=1),
+        truth=joint[1] / joint.sum(axis=0),
+    )
+
+
+def hard_routed(seed: int, delta: float = 0.1, experts: int = 3, levels: int = 40) -> World:
+    """One-hot routing, calibrated in each slice (k, f_k), while m leans by ±δ with the experts not asked."""
+    random = np.random.default_rng(seed)
+    level = np.repeat(random.uniform(0.53, 0.88, size=levels), 2)
+    sign = np.tile([1.0, -1.0], levels)
+    chosen = np.repeat(np.arange(levels) % experts, 2)
+    high = random.uniform(level[:, None], 0.98, size=(2 * levels, experts))
+    low = random.uniform(0.1, level[:, None], size=(2 * levels, experts))
+    answers = np.where(sign[:, None] > 0, high, low)
+    answers[np.arange(2 * levels), chosen] = level
+    return World(
+        probability=np.repeat(random.dirichlet(np.full(levels, 4.0)), 2) / 2,
+        routing=np.eye(experts)[chosen],
+        experts=answers,
+        truth=level + sign * delta,
+    )
+
+
+def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, configurations: int = 80) -> World:
+    """Overconfident outright: m(s) = σ(logit f(s) / T), a function of f alone; nothing cancels."""
+    world = calibrated(seed, experts, configurations)
+    return World(
+        probability=world.probability,
+        routing=world.routing,
+        experts=world.experts,
+        truth=expit(logit(world.mixture) / temperature),
+    )
+
+
+WORLDS: dict[str, Callable[[int], World]] = {
+    "calibrated": calibrated,
+    "cancelling": cancelling,
+    "calibrated experts": calibrated_experts,
+    "hard-routed": hard_routed,
+    "miscalibrated": miscalibrated,
+}

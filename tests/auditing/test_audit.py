@@ -1,0 +1,143 @@
+"""The whole audit: what it says of each kind of world, what it writes, what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import calmoe
+from calmoe.auditing import WORLDS, worlds
+from calmoe.cli import app
+from calmoe.errors import InputError
+from calmoe.predictions import Predictions
+from strategies import generator, random_output
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return {name: calmoe.audit(make(3).sample(4000, seed=0)) for name, make in WORLDS.items()}
+
+
+def test_each_world_is_told_apart(reports):
+    hidden = {name: report.hidden for name, report in reports.items()}
+    assert hidden["calibrated"].p_hidden > 0.01
+    assert hidden["miscalibrated"].p_hidden > 0.01
+    assert hidden["miscalibrated"].p_calibrated < 0.001
+    for name in ("cancelling", "hard-routed"):
+        assert hidden[name].p_hidden < 0.001
+        assert reports[name].aggregate.ece.low == 0
+        assert hidden[name].cancelled.low > 0
+    assert reports["calibrated experts"].aggregate.worse_than_experts
+    assert reports["miscalibrated"].indicators.found.any()
+
+
+def test_the_words_say_what_the_numbers_say(reports):
+    assert "no miscalibration of single configurations was found" in reports["calibrated"].summary()
+    assert "cancels inside the bins" in reports["cancelling"].summary()
+    assert "worse than every one of its experts" in reports["calibrated experts"].summary()
+    for report in reports.values():
+        assert "nan" not in report.summary()
+
+
+def test_the_numbers_are_json(reports):
+    for report in reports.values():
+        held = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+        assert held["aggregate"]["ece"]["value"] == report.aggregate.ece.value
+        assert held["hidden"]["witness"]["high"] is None  # one-sided
+        assert "densities" not in held["fragility"]["configurations"]
+        assert held["rows"] == 4000
+
+
+def test_a_report_is_written_whole_and_the_same_twice(reports, tmp_path):
+    page = reports["cancelling"].save(tmp_path / "a")
+    again = reports["cancelling"].save(tmp_path / "b")
+    assert page.read_bytes() == again.read_bytes()
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"audit.json", "figures", "report.html"}
+    for heading in ("Hidden miscalibration", "Fragility", "Auditors"):
+        assert heading in page.read_text()
+    for drawn in reports["cancelling"].figures().values():
+        assert "nan" not in drawn.alt
+
+
+def test_many_classes_are_judged_by_confidence():
+    output = random_output(0, n=1000, classes=5, experts=3)
+    labels = torch.multinomial(output.probs, 1, generator=generator(1)).squeeze(1)
+    report = calmoe.audit(Predictions(output=output, labels=labels))
+    assert report.classes == 5
+    assert report.aggregate.ece.low == 0
+    assert report.hidden.p_calibrated > 0.001
+
+
+def test_fifty_rows_give_a_report_that_says_what_it_leaves_out(tmp_path):
+    report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
+    assert report.hidden is None
+    assert report.fragility is None
+    assert "50 rows" in report.left_out["fragility"]
+    assert "Left out" in report.summary()
+    assert "Left out" in report.save(tmp_path).read_text()
+
+
+def test_one_expert_has_nothing_to_hide(tmp_path):
+    probs = np.random.default_rng(0).dirichlet([1, 1, 1], size=500)
+    report = calmoe.audit(Predictions.from_probs(probs, np.zeros(500, int)))
+    assert report.hidden is None
+    assert "one expert" in report.left_out["hidden miscalibration"]
+    assert report.save(tmp_path).exists()
+
+
+def test_a_constant_router_and_certain_predictions_are_audited(tmp_path):
+    random = np.random.default_rng(0)
+    experts = random.dirichlet([1, 1, 1], size=(600, 2))
+    routing = np.tile([0.75, 0.25], (600, 1))
+    probs = (routing[:, :, None] * experts).sum(axis=1)
+    labels = random.integers(0, 3, size=600)
+    report = calmoe.audit(Predictions.from_probs(probs, labels, routing=routing, expert_probs=experts))
+    assert "no regions" in report.left_out["region reweighting"]
+    errors = [point.value for point in report.fragility.regions.error]
+    assert np.ptp(errors) < 1e-12
+    certain = np.tile(np.eye(3)[0], (600, 2, 1))
+    report = calmoe.audit(
+        Predictions.from_probs(certain[:, 0], labels, routing=routing, expert_probs=certain)
+    )
+    assert report.aggregate.ece.value == pytest.approx((labels != 0).mean(), abs=0.01)
+    assert report.save(tmp_path).exists()
+
+
+def test_a_class_may_be_judged_instead():
+    report = calmoe.audit(worlds.calibrated_experts(0).sample(2000, seed=0), of=1)
+    assert report.aggregate.balance.low < 0 < report.aggregate.balance.high
+
+
+def test_without_labels_there_is_no_audit():
+    with pytest.raises(InputError, match="carry no labels"):
+        calmoe.audit(Predictions.from_probs(np.array([[0.5, 0.5]])))
+    with pytest.raises(InputError, match="level must lie between"):
+        calmoe.audit(worlds.calibrated(0).sample(50, seed=0), level=95)
+
+
+def test_the_command_prints_the_findings_and_writes_the_page(tmp_path):
+    worlds.cancelling(0).sample(1000, seed=0).save(tmp_path / "p.safetensors")
+    result = CliRunner().invoke(
+        app, ["audit", str(tmp_path / "p.safetensors"), "--out", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "Hidden miscalibration" in result.output
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("prob_0,prob_1,label\n0.4,0.7,1\n", "sum to 1.1"),
+        ("prob_0,prob_1,label\n0.4,nan,1\n", "NaN"),
+        ("prob_0,prob_1,label\n0.4,0.6,2\n", "between 0 and 1"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(tmp_path, rows, why):
+    (tmp_path / "p.csv").write_text(rows)
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "p.csv")])
+    assert result.exit_code == 2
+    assert why in result.output
+    assert "Traceback" not in result.output

@@ -1,0 +1,65 @@
+"""Intervals that cover: means, sums of absolute gaps, and the ECE at fixed bins."""
+
+import numpy as np
+import pytest
+
+from calmoe.auditing import estimates
+from calmoe.auditing.estimates import binned_gap, total_gap
+
+PATTERNS = {
+    "calibrated": np.zeros(8),
+    "one bin off": np.array([8.0, 0, 0, 0, 0, 0, 0, 0]),
+    "half the bins off": np.array([4.0, 4, 4, 4, 0, 0, 0, 0]),
+    "all a little off": np.full(8, 0.5),
+    "all off": np.full(8, 6.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_interval_of_a_sum_of_absolute_values_covers(pattern):
+    random, covered, times = np.random.default_rng(0), 0, 200
+    for _ in range(times):
+        errors = np.exp(0.4 * random.normal(size=8))
+        truth = PATTERNS[pattern] * errors
+        found = total_gap(truth + errors * random.normal(size=8), np.diag(errors**2), draws=400)
+        covered += found.low <= truth.sum() <= found.high
+        assert found.low <= found.value <= found.high
+    assert 0.90 <= covered / times <= 1.0
+
+
+def test_far_from_zero_the_interval_is_the_normal_one():
+    errors = np.array([0.01, 0.02, 0.02])
+    found = total_gap(np.array([0.5, -0.6, 0.7]), np.diag(errors**2), draws=20_000)
+    half = 1.96 * np.sqrt((errors**2).sum())
+    assert found.value == pytest.approx(1.8, abs=0.001)
+    assert (found.low, found.high) == pytest.approx((1.8 - half, 1.8 + half), abs=0.002)
+
+
+def test_bins_without_noise_count_as_they_are():
+    assert total_gap(np.array([0.1, -0.2]), np.zeros((2, 2))) == pytest.approx((0.3, 0.3, 0.3, 0.0))
+    assert total_gap(np.array([0.0, 0.0]), np.zeros((2, 2))).high == 0
+
+
+def test_a_weight_of_zero_is_a_row_that_is_not_there():
+    random = np.random.default_rng(1)
+    residual, index = random.normal(size=400) * 0.3, random.integers(0, 5, size=400)
+    weights = np.repeat([1.0, 0.0], 200)
+    whole, part = binned_gap(residual, index, 5, weights), binned_gap(residual[:200], index[:200], 5)
+    assert whole == pytest.approx(part)
+
+
+def test_the_plain_ece_lies_in_the_interval_of_gaps_that_are_far_from_zero():
+    random = np.random.default_rng(2)
+    index = random.integers(0, 3, size=5000)
+    residual = (random.random(5000) < 0.9) - 0.6
+    found = binned_gap(residual, index, 3)
+    assert found.value == pytest.approx(np.abs(np.bincount(index, residual)).sum() / 5000, abs=1e-3)
+    assert found.standard_error == pytest.approx(residual.std() / 5000**0.5, rel=0.1)
+
+
+def test_means_and_bounds():
+    assert estimates.mean(np.arange(5.0)).value == 2
+    bound = estimates.at_least(0.3, 0.1)
+    assert bound.low == pytest.approx(0.3 - 0.1645, abs=1e-4)
+    assert bound.high == float("inf")
