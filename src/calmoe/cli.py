@@ -12,6 +12,7 @@ from calmoe.errors import InputError, check_known
 
 if TYPE_CHECKING:
     from calmoe.experiments.spec import RunSpec
+    from calmoe.experiments.sweep import Sweep
 
 
 class Commands(TyperGroup):
@@ -102,17 +103,9 @@ def run_command(
 
     Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
     """
-    from calmoe.experiments import engine
-
     spec = _spec(dataset, methods, seeds, settings, protocol, target)
-    folder = out or Path("runs") / spec.name
-    if dry_run:
-        engine.show_plan(spec, folder, data, device)
-        return
-    outcome = engine.run(
-        spec, folder, data, device, only_report=only_report, time_limit=time_limit, tensorboard=tensorboard
-    )
-    raise typer.Exit(outcome.exit_code)
+    folder, how = out or Path("runs") / spec.name, (only_report, time_limit, tensorboard)
+    _train(spec, folder, data, device, dry_run, *how)
 
 
 @app.command("sweep")
@@ -142,12 +135,28 @@ def sweep_command(
 
     Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
     """
-    from calmoe.experiments import engine
     from calmoe.experiments.sweep import parse_values
 
     spec = _spec(dataset, methods, seeds, settings, protocol, target)
     sweep = parse_values(setting, values, spec.training.epochs)
-    folder = out or Path("runs") / f"{spec.name}-{setting}"
+    folder, how = out or Path("runs") / f"{spec.name}-{setting}", (only_report, time_limit, tensorboard)
+    _train(spec, folder, data, device, dry_run, *how, sweep=sweep)
+
+
+def _train(
+    spec: "RunSpec",
+    folder: Path,
+    data: Path | None,
+    device: str,
+    dry_run: bool,
+    only_report: bool,
+    time_limit: float | None,
+    tensorboard: bool,
+    sweep: "Sweep | None" = None,
+) -> None:
+    """What `run` and `sweep` do with their options."""
+    from calmoe.experiments import engine
+
     if dry_run:
         engine.show_plan(spec, folder, data, device, sweep=sweep)
         return

@@ -11,6 +11,9 @@ from typing import Any, BinaryIO
 
 from calmoe.errors import InputError
 
+CACHE = ".calmoe-cache"
+"""The folder, beside a dataset's files, for what is read from them once."""
+
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 """The names `writing_whole` gives while it writes: what a killed process may leave behind."""
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from calmoe.data import decoding, domains, load_dataset, pacs
-from calmoe.data.decoding import FOLDER, decode, decoded
+from calmoe.data.decoding import CACHE, decode, decoded
 from calmoe.errors import InputError
 from image_folders import CLASSES, write_images, write_pacs
 
@@ -33,7 +33,7 @@ def refused(root, words, **options):
     with pytest.raises(InputError, match=words) as refusal:
         load(root, **options)
     assert "\n" not in str(refusal.value)
-    left = [path for path in root.glob(f"{FOLDER}/*") if path.name != ".lock"]
+    left = [path for path in root.glob(f"{CACHE}/*") if path.name != ".lock"]
     assert all(decoding._whole(path.with_suffix(".rgb"), SIZE) is not None for path in left)
     return str(refusal.value)
 
@@ -169,7 +169,7 @@ def test_wrong_folders_and_targets(root, tmp_path):
     refused(tmp_path, "images has no image in its class folders")  # one level too high
     (root / "empty/cat").mkdir(parents=True)
     refused(root, "empty has no image in its class folders")
-    assert not (root / FOLDER).exists()  # all of this was said before anything was decoded
+    assert not (root / CACHE).exists()  # all of this was said before anything was decoded
 
 
 def test_wrong_pacs(tmp_path):
@@ -223,7 +223,7 @@ def test_the_second_time_nothing_is_decoded(root, decodings):
     assert load(root).fingerprint() == first.fingerprint()
     load(root, target="sketch")
     assert len(decodings) == 180
-    kinds = Counter(path.suffix for path in (root / FOLDER).iterdir())
+    kinds = Counter(path.suffix for path in (root / CACHE).iterdir())
     assert kinds == {".rgb": 3, ".sha256": 3, "": 1}
 
 
@@ -244,14 +244,14 @@ def test_a_change_is_decoded_anew_and_replaces_the_old(root, decodings, change):
             Image.new("RGB", (8, 8)).save(path.with_name("new.png"))
     assert load(root).fingerprint() != first.fingerprint()
     assert {path.parent.parent.name for path in decodings} == {"sketch"}
-    assert len(list((root / FOLDER).glob("sketch-*.rgb"))) == 1
+    assert len(list((root / CACHE).glob("sketch-*.rgb"))) == 1
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "digest", "no digest"])
 def test_a_damaged_cache_is_found_and_rebuilt(root, decodings, damage):
     first = load(root)
     del decodings[:]
-    (path,) = (root / FOLDER).glob("photo-*.rgb")
+    (path,) = (root / CACHE).glob("photo-*.rgb")
     match damage:
         case "flipped":
             content = bytearray(path.read_bytes())
@@ -270,8 +270,8 @@ def test_a_damaged_cache_is_found_and_rebuilt(root, decodings, damage):
 
 
 def test_what_a_killed_process_left_goes(root):
-    (root / FOLDER).mkdir()
-    left = root / FOLDER / ".photo-32-0123456789abcdef.rgb.0123456789abcdef"
+    (root / CACHE).mkdir()
+    left = root / CACHE / ".photo-32-0123456789abcdef.rgb.0123456789abcdef"
     left.write_bytes(b"half")
     load(root)
     assert not left.exists()
@@ -279,7 +279,7 @@ def test_what_a_killed_process_left_goes(root):
 
 def test_where_the_folder_cannot_be_written_the_users_cache_serves(root, tmp_path, monkeypatch, decodings):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    (root / FOLDER).write_text("a file where the folder would be")
+    (root / CACHE).write_text("a file where the folder would be")
     first = load(root)
     (folder,) = (tmp_path / "home/calmoe").iterdir()
     assert len(list(folder.glob("*.rgb"))) == 3

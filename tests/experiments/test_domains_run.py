@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from calmoe.backbones import ResNet, weights_digest
 from calmoe.cli import app
 from calmoe.data import DATASETS, domains
-from calmoe.data.decoding import FOLDER
+from calmoe.data.decoding import CACHE
 from calmoe.training import Trainer
 from image_folders import write_images
 
@@ -175,4 +175,4 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(tmp_path, weights, bro
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
-    assert not [path for path in root.glob(f"{FOLDER}/.*") if path.name != ".lock"]
+    assert not [path for path in root.glob(f"{CACHE}/.*") if path.name != ".lock"]

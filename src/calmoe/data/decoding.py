@@ -19,9 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from calmoe.errors import InputError
-from calmoe.files import TEMPORARY, write_whole, writing_whole
+from calmoe.files import CACHE, TEMPORARY, write_whole, writing_whole
 
-FOLDER = ".calmoe-cache"
 HOW = "RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
 BLOCK = 512  # images in memory at a time
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
@@ -105,7 +104,7 @@ def _cache_folders(root: Path) -> tuple[Path, Path]:
     whole = root.resolve()
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     mark = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
-    return root / FOLDER, caches / "calmoe" / f"{whole.name}-{mark}"
+    return root / CACHE, caches / "calmoe" / f"{whole.name}-{mark}"
 
 
 def _writable(folders: Sequence[Path]) -> Path:

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from calmoe.errors import InputError
-from calmoe.files import write_whole
+from calmoe.files import CACHE, write_whole
 from calmoe.pretrained import PADDING, encoder_folder, files_digest, tokenizer_files, transformers
 
 LENGTH = 128  # tokens of a row, as in the paper: longer texts are cut, shorter ones filled up
 CHUNK = 10_000
-CACHE = ".calmoe-cache"
 
 
 def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> Tensor:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calmoe.errors import InputError
+from calmoe.experiments.engine import expected
 from calmoe.experiments.evaluation import SOLVER, VALIDATION
-from calmoe.experiments.methods import METHODS, in_order, source
-from calmoe.experiments.plan import leaves
-from calmoe.experiments.records import plan_of, record_of
-from calmoe.experiments.spec import from_table
+from calmoe.experiments.methods import METHODS
+from calmoe.experiments.records import record_of
 from calmoe.experiments.store import HISTORY, RunFolder
 from calmoe.predictions import Predictions
 from calmoe.report.curves import curves, per_expert
@@ -29,22 +28,17 @@ class Model(NamedTuple):
 def models(path: Path, protocol: str | None = None, seeds: Sequence[int] | None = None) -> Iterator[Model]:
     """Every finished method and seed of a run; the protocol is the run's own if not given."""
     folder, record = RunFolder(path), record_of(path)
-    spec = from_table(record["spec"])
-    protocol = protocol or spec.protocol
+    protocol = protocol or record["spec"]["protocol"]
     if protocol not in record["protocols"]:
         raise InputError(f"{path} can be judged by {', '.join(record['protocols'])}, not {protocol!r}")
-    nodes = plan_of(spec, record)
-    done, trained = folder.done(nodes), leaves(nodes)
-    for method in in_order(spec.methods):
-        for seed in (seed for seed in spec.seeds if seeds is None or seed in seeds):
-            node = trained[source(method), seed]
-            if node.key in done:
-                predictions = folder.predictions(node)
-                validation, test = predictions[VALIDATION[protocol]], predictions["test"]
-                if METHODS[method].post_hoc == "per_expert_temperature":
-                    validation, test = per_expert(validation, test, SOLVER[protocol])
-                history = _own_history(method, json.loads((folder.node(node) / HISTORY).read_bytes()))
-                yield Model(method, seed, validation, test, history)
+    for _, method, seed, node, done in expected(folder, record):
+        if done and (seeds is None or seed in seeds):
+            predictions = folder.predictions(node)
+            validation, test = predictions[VALIDATION[protocol]], predictions["test"]
+            if METHODS[method].post_hoc == "per_expert_temperature":
+                validation, test = per_expert(validation, test, SOLVER[protocol])
+            history = _own_history(method, json.loads((folder.node(node) / HISTORY).read_bytes()))
+            yield Model(method, seed, validation, test, history)
 
 
 def run_curves(path: Path, protocol: str | None = None) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
 from calmoe.report.sweeps import SETTINGS, sweep_table
-from calmoe.training import Diverged, ModelSettings, Trainer
+from calmoe.training import Diverged, Trainer
 
 WIDTH = 150  # of the table where there is no terminal
 
@@ -67,7 +67,7 @@ def run(
     where = pick_device(device)
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
     record = describe_run(spec, dataset, data, where.type, sweep)
-    with folder.locked(), _threads(spec.model):
+    with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
         record = join(folder, record)
         nodes = plan_of(spec, record, sweep)
         missing = to_do(nodes, folder.done(nodes))
@@ -248,10 +248,10 @@ def make_console() -> Console:
 
 
 @contextmanager
-def _threads(model: ModelSettings) -> Iterator[None]:
-    """An MLP's steps are so small that threads only wait for each other: it gets one."""
+def threads(count: int) -> Iterator[None]:
+    """At most `count` of torch's threads: where operations are small, they only wait for each other."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if model.backbone == "mlp" else before)
+    torch.set_num_threads(min(count, before))
     try:
         yield
     finally:

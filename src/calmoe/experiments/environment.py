@@ -28,7 +28,7 @@ def describe(device: Any) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": ["calmoe", *sys.argv[1:]],
     }
 
 

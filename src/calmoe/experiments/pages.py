@@ -16,7 +16,7 @@ from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
 from calmoe.report.grid import Entry, Heading, label
 from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
-from calmoe.report.summary import Asked, in_words
+from calmoe.report.summary import Asked, in_words, many
 from calmoe.report.sweeps import SETTINGS, sweep_in_words
 from calmoe.report.tables import METHODS
 
@@ -84,8 +84,8 @@ def run_page(
 ) -> Page:
     """All sources as a page."""
     spec = sources.record["spec"]
-    counted = f"{_many(spec['methods'], 'method')}, {_many(spec['seeds'], 'seed')}"
-    swept = f", {_many(list(sources.sweeps), 'sweep')}" if sources.sweeps else ""
+    counted = f"{many(len(spec['methods']), 'method')}, {many(len(spec['seeds']), 'seed')}"
+    swept = f", {many(len(sources.sweeps), 'sweep')}" if sources.sweeps else ""
     return Page(
         title=f"Calibration on {run_name(spec)}",
         subtitle=f"{counted}{swept}; a run of calmoe",
@@ -193,7 +193,7 @@ def _facts(sources: Sources) -> dict[str, Fact]:
     }
     if sessions:
         names = ("date", "device", "cores", "python", "torch", "calmoe", "commit", "command")
-        typed = [{**session, "command": shlex.join(session["command"])} for session in sessions]
+        typed = [{**session, "command": _typed(session)} for session in sessions]
         lines = [[_shown(session.get(name)) for name in names] for session in typed]
         facts["Sessions"] = _listing("One line a session", [name.capitalize() for name in names], lines)
     return facts
@@ -209,8 +209,8 @@ def reproduce(sources: Sources) -> str:
     try:
         commands = [command(record) for record in records]
     except InputError:  # not one of the presets: as it was typed
-        typed = [source.sessions[-1]["command"] for source in sources.all if source.sessions]
-        return "\n".join(map(shlex.join, typed)) or "not recorded"
+        typed = [_typed(source.sessions[-1]) for source in sources.all if source.sessions]
+        return "\n".join(typed) or "not recorded"
     return "\n".join([*commands, shlex.join(["calmoe", "report", *folders, *_data(dataset)])])
 
 
@@ -238,6 +238,11 @@ def command(record: Record) -> str:
 
 def _data(dataset: str) -> list[str]:
     return [] if dataset == "digits" else ["--data", "DIR"]
+
+
+def _typed(session: Mapping[str, Any]) -> str:
+    """The session's command; older ones have the path of the program in its place."""
+    return shlex.join(["calmoe", *session["command"][1:]])
 
 
 def _version(session: Mapping[str, Any]) -> str:
@@ -273,7 +278,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)
-
-
-def _many(items: Sequence[object], noun: str) -> str:
-    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"

@@ -4,16 +4,14 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from calmoe.errors import InputError
-from calmoe.experiments.engine import expected, results_table
+from calmoe.experiments.engine import expected, results_table, threads
 from calmoe.experiments.pages import CAPTIONS, run_page
 from calmoe.experiments.sources import (
     Rows,
@@ -132,17 +130,6 @@ def timing(source: Source) -> dict[str, dict[str, float]]:
     }
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Many small operations: on a busy machine, threads that wait for each other take ten times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 class Written(NamedTuple):
     """The page, the names of the tables and figures, and why a figure is missing."""
 
@@ -159,7 +146,7 @@ def write_report(folders: Sequence[Path], to: Path, data: Path | None = None, pd
     get sections of their own. `data` is where the dataset's files are, for the example images; with `pdf`
     the figures are written as PDF too.
     """
-    with one_thread():
+    with threads(1):  # on a busy machine two take ten times as long
         sources = read_sources(folders)
         grids = tables(sources)
         (to / "tables").mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from calmoe.errors import InputError, check_known
 from calmoe.experiments.methods import METHODS, Method
 from calmoe.experiments.spec import RunSpec, narrowed
 
-SETTINGS: Mapping[str, type] = {"eta": float, "warmup": int}
+KINDS: Mapping[str, type] = {"eta": float, "warmup": int}
 VALUES: Mapping[str, tuple[float, ...]] = {
     "eta": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5),
     "warmup": (0, 5, 10, 15, 20, 25, 30, 40),
@@ -25,7 +25,7 @@ class Sweep:
 
     def variants(self, spec: RunSpec) -> dict[float, RunSpec]:
         """`spec` with each value, all checked; some method must know the setting."""
-        kind = SETTINGS[self.setting]
+        kind = KINDS[self.setting]
         if not any(_knows(METHODS[name], self.setting) for name in spec.methods):
             named = ", ".join(spec.methods)
             raise InputError(f"{named} has no {self.setting}: sweep a method that has, such as robust")
@@ -58,9 +58,9 @@ def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:
     >>> make_sweep("eta", (2, 0.5, 2)).values
     (0.5, 2)
     """
-    check_known("setting to sweep", setting, SETTINGS)
+    check_known("setting to sweep", setting, KINDS)
     for value in values:
-        if SETTINGS[setting] is int and not float(value).is_integer():
+        if KINDS[setting] is int and not float(value).is_integer():
             raise InputError(f"{setting} counts epochs: its values must be whole numbers, not {value:g}")
     return Sweep(setting, tuple(sorted(set(values))))
 
@@ -71,7 +71,7 @@ def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
     >>> parse_values("warmup", None, epochs=10).values
     (0, 1, 2, 3, 4, 5, 6, 8)
     """
-    check_known("setting to sweep", setting, SETTINGS)
+    check_known("setting to sweep", setting, KINDS)
     if text is None:
         values = VALUES[setting]
         return make_sweep(

@@ -165,8 +165,17 @@ def interval(low: float, high: float, bold: bool = False) -> Entry:
     """Three decimals; more where it takes them to see that a bound is not zero."""
     if math.isnan(low) or math.isnan(high):
         return Entry("–", (low, high), bold)
-    decimals = next((n for n in range(3, 9) if round(low, n) and round(high, n)), 3) if bold else 3
+    decimals = telling(low, high) if bold else 3
     return Entry(f"[{_decimal(low, decimals, '+')}, {_decimal(high, decimals, '+')}]", (low, high), bold)
+
+
+def telling(low: float, high: float) -> int:
+    """How many decimals it takes, three at least, to see that neither bound is zero.
+
+    >>> telling(-0.02, -0.00004)
+    5
+    """
+    return next((n for n in range(3, 9) if round(low, n) and round(high, n)), 3)
 
 
 def _decimal(value: float, decimals: int = 3, sign: str = "-") -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from calmoe.report.grid import estimate, signed
+from calmoe.report.grid import estimate, signed, telling
 from calmoe.report.page import Point
 from calmoe.report.published import is_published
 from calmoe.report.tables import (
@@ -71,7 +71,7 @@ def _done(rows: Rows, asked: Asked) -> str:
     methods = list(dict.fromkeys(row["method"] for row in own))
     seeds = sorted({row["seed"] for row in own})
     return (
-        f"{_many(len(methods), 'method')} on {asked.dataset}, {_many(len(seeds), 'seed')} "
+        f"{many(len(methods), 'method')} on {asked.dataset}, {many(len(seeds), 'seed')} "
         f"({_listed(seeds)}): {_titles(methods)}. {_test_set(own)}"
         f"{asked.protocol.capitalize()} protocol: {PROTOCOLS.get(asked.protocol, 'see the documentation')}."
     )
@@ -101,7 +101,7 @@ def _lowest(best: Sequence[str], means: dict[str, Cell]) -> str:
     if len(best) > 1:
         return f"{_titles(best)} share the lowest mean, {means[best[0]].mean:.3f}."
     cell, most = means[best[0]], max(cell.n for cell in means.values())
-    fewer = f" over {_many(cell.n, 'seed')} only" if cell.n < most else ""
+    fewer = f" over {many(cell.n, 'seed')} only" if cell.n < most else ""
     return f"{_titles(best)} has the lowest mean, {_value(cell)}{fewer}."
 
 
@@ -175,7 +175,7 @@ def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]
     if judged:
         chance = f"{0.05 * len(judged):.1f}"
         told.append(
-            f"These are {_many(len(judged), 'comparison')}, not corrected for their number: were there no "
+            f"These are {many(len(judged), 'comparison')}, not corrected for their number: were there no "
             f"difference at all, about {chance} would still stand out."
         )
     hard = own[0].get("n_hard", 0) if own else 0
@@ -207,14 +207,14 @@ def _missing(rows: Rows, asked: Asked) -> tuple[str, list[str]]:
             told.append(f"{title}: no seed is finished.")
         elif gone:
             told.append(
-                f"{title}: {_many(len(gone), 'seed')} of {len(asked.seeds)} not finished ({_listed(gone)})."
+                f"{title}: {many(len(gone), 'seed')} of {len(asked.seeds)} not finished ({_listed(gone)})."
             )
     if told:
         told.append("Not finished: failed, stopped or not started. Run the same command again to continue.")
     if not any(row.get("n_hard") for row in own):
         told.append("These data have no hard subset: nothing is said of hard rows.")
     if not told:
-        return f"Nothing: every method has all {_many(len(asked.seeds), 'seed')} that were asked for.", []
+        return f"Nothing: every method has all {many(len(asked.seeds), 'seed')} that were asked for.", []
     return "", told
 
 
@@ -229,7 +229,7 @@ def _difference(d: PairedDifference) -> str:
     """ "−0.014 [−0.025, −0.002]", with as many decimals as it takes to see on which side of zero it lies."""
     if _side(d) is None:
         return signed(d.estimate).text
-    decimals = next((n for n in range(3, 9) if round(d.low, n) and round(d.high, n)), 3)
+    decimals = telling(d.low, d.high)
     middle, low, high = (signed(value, decimals=decimals).text for value in (d.estimate, d.low, d.high))
     return f"{middle} [{low}, {high}]".replace(" ", UNBROKEN)
 
@@ -251,7 +251,11 @@ def _listed(items: Sequence[object]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _many(n: int, noun: str) -> str:
+def many(n: int, noun: str) -> str:
+    """
+    >>> many(1, "seed"), many(5, "seed")
+    ('1 seed', '5 seeds')
+    """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 

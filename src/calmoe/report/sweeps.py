@@ -127,7 +127,7 @@ def sweep_in_words(
     )
 
 
-class Tilt(NamedTuple):
+class Concentration(NamedTuple):
     """How far the weights of batches of n examples are from equal; `top` is n / Γ_eff, rounded up."""
 
     perplexity: Cell
@@ -136,7 +136,7 @@ class Tilt(NamedTuple):
     top: int
 
 
-def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Tilt]], int]:
+def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Concentration]], int]:
     """By method and η, what the tilted objectives' weights were; and the batch size n."""
     if _setting(rows) != "eta":
         raise InputError(f"η and Γ_eff need a sweep of eta, not of {_setting(rows)}")
@@ -153,10 +153,10 @@ def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Tilt]], int]:
     tilted = [{**row, "gamma_eff": n / row["perplexity"]} for row in tilted]
     found = _found(tilted, tilted[0]["protocol"])  # the weights are training's: every protocol has the same
 
-    def tilt(cells: dict[str, Cell]) -> Tilt:
+    def tilt(cells: dict[str, Cell]) -> Concentration:
         perplexity, gamma = cells["perplexity"], cells["gamma_eff"]
         share = Cell(perplexity.mean / n, perplexity.standard_error / n, perplexity.n)
-        return Tilt(perplexity, share, gamma, math.ceil(n / gamma.mean - 1e-9))
+        return Concentration(perplexity, share, gamma, math.ceil(n / gamma.mean - 1e-9))
 
     return {m: {value: tilt(cells) for value, cells in of.items()} for m, of in found.items()}, n
 
@@ -169,7 +169,7 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
     """
     found, n = eta_gamma(rows)
 
-    def row(method: str, eta: float, tilt: Tilt) -> tuple[Entry, ...]:
+    def row(method: str, eta: float, tilt: Concentration) -> tuple[Entry, ...]:
         paper = _paper(method, dataset, n).get(eta, {})
         perplexity, fraction, gamma, top = (
             paper.get(name, math.nan)
