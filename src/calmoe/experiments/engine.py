@@ -173,8 +173,10 @@ def expected(folder: RunFolder, record: Record) -> Iterator[Result]:
 def results(folder: RunFolder, record: Record) -> list[dict[str, Any]]:
     """A row per protocol, method and seed that is trained; in a sweep, also per value."""
     sweep, batch, rows = sweep_of(record), record["spec"]["training"]["batch"], []
-    for value, method, seed, node, done in expected(folder, record):
-        if done:
+    with threads(1):  # on a busy machine two take ten times as long
+        for value, method, seed, node, done in expected(folder, record):
+            if not done:
+                continue
             predictions, facts = folder.predictions(node), {}
             if sweep is not None:
                 facts = {"setting": sweep.setting, "value": value, "batch": batch, **_last_tilt(folder, node)}

@@ -5,6 +5,7 @@ at that position: nothing passes between host and device until the epoch ends.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,8 +76,11 @@ class Step:
         return frequency_filter(inputs, fraction, variant=variant, generator=self.generator)
 
 
-def captured(step: Step, compiles: bool) -> Callable[[], None]:
-    """The step as a CUDA graph. Warming up changes the model, so states are loaded after this."""
+def captured(step: Step, compiles: bool, pool: Any) -> Callable[[], None]:
+    """The step as a CUDA graph. Warming up changes the model, so states are loaded after this.
+
+    All graphs share `pool`, a graph_pool_handle: they never run at once, and none reads what another left.
+    """
     if compiles:
         step.compile()
     step.resident.model.train()
@@ -90,7 +94,7 @@ def captured(step: Step, compiles: bool) -> Callable[[], None]:
     step.cursor.zero_()
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(step.generator)
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):
         step()
 
     def replay(kept: Step = step) -> None:  # the graph reads the step's tensors: it must not outlive them

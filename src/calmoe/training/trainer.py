@@ -76,6 +76,7 @@ class Trainer:
         self.steps: dict[tuple[str, str, str, bool, int], Callable[[], None]] = {}
         if self.captures:
             torch.backends.cudnn.benchmark = True
+            self.pool = torch.cuda.graph_pool_handle()
 
     def initial_state(self, head: str, seed: int) -> TrainingState:
         """The seed's weights before any training, and an optimiser that has seen nothing.
@@ -217,7 +218,8 @@ class Trainer:
             if stage.rectified:
                 step.rectify_with(self.settings.filter_fraction, self.settings.filter_variant)
             # compiling the odd last batch as well would cost more than it ever saves
-            self.steps[key] = captured(step, compiles=size == self.settings.batch) if self.captures else step
+            compiles = size == self.settings.batch
+            self.steps[key] = captured(step, compiles, self.pool) if self.captures else step
         return self.steps[key]
 
     # --- models and objectives
