@@ -4,67 +4,33 @@ python results/cifar10h/claims.py
 """
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
-from calmoe.metrics import paired_difference
 from calmoe.report import compare
 from calmoe.report.curves import reachable, read_curves
 
-BUDGETS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.08)
-runs = {(c["method"], c["seed"]): c for c in read_curves(Path(__file__).with_name("curves.json"))}
-methods = list(dict.fromkeys(method for method, _ in runs))
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent))
+from beyond_tables import BUDGETS, by_seed, less, main, seeds_of  # noqa: E402 - beside this folder, no package
 
-
-def by_seed(method):
-    return {seed: c for (name, seed), c in runs.items() if name == method}
-
-
-print(
-    f"lowest hard ECE within an ECE budget, less Vanilla's; paired 95 % intervals, {len(BUDGETS)} budgets a"
-)
-print("method and no correction for looking that often; * excludes zero")
-vanilla = by_seed("vanilla")
-for method in (m for m in methods if m != "vanilla"):
-    own = by_seed(method)
-    seeds = sorted(own.keys() & vanilla.keys())
-    cells = []
-    for i, _ in enumerate(BUDGETS):
-        a, b = ([reachable(c[s]["frontier"], BUDGETS)[i] for s in seeds] for c in (own, vanilla))
-        kept = [(x, y) for x, y in zip(a, b, strict=True) if np.isfinite(x) and np.isfinite(y)]
-        if len(kept) < 2:
-            cells.append("too few".rjust(23))
-            continue
-        d = paired_difference(*map(np.array, zip(*kept, strict=True)))
-        star = "*" if d.low > 0 or d.high < 0 else " "
-        cells.append(f"{d.estimate:+.3f} [{d.low:+.3f},{d.high:+.3f}]{star}{len(kept)}")
-    print(f"{method:16}", *cells)
+main(FOLDER)
+runs = read_curves(FOLDER / "curves.json")
 
 print("\nVanilla's curve at the ECE of a raw robust point: seeds in which it reaches at most that hard ECE")
+vanilla = by_seed(runs, "vanilla")
 for method in ("robust", "fgr_robust"):
     hits = []
-    for seed, c in by_seed(method).items():
+    for seed, c in by_seed(runs, method).items():
         raw = {part: c["raw"]["reliability"][part]["ece"] for part in ("all", "hard")}
         hits.append(bool(reachable(vanilla[seed]["frontier"], (raw["all"],))[0] <= raw["hard"]))
     print(f"{method:16} {sum(hits)} of {len(hits)}")
 
-print("\nrouting entropy / log K, mean on all images: by seed, and their mean")
-for method in methods:
-    means = [c["routing"]["entropy"]["all"]["mean"] for c in by_seed(method).values() if c["routing"]]
-    if means:
-        print(f"{method:16}", *(f"{mean:.3f}" for mean in means), f" mean {np.mean(means):.3f}")
-
-print("\nmean confidence and accuracy, raw, over seeds")
-for method in methods:
-    for part in ("easy", "hard"):
-        tables = [c["raw"]["histogram"][part] for c in by_seed(method).values()]
-        values = (np.mean([table[name] for table in tables]) for name in ("confidence", "accuracy"))
-        print(f"{method:16} {part}", *(f"{value:.3f}" for value in values))
-
 
 def read(name):
-    return [json.loads(line) for line in Path(__file__).with_name(name).read_text().splitlines()]
+    return [json.loads(line) for line in (FOLDER / name).read_text().splitlines()]
 
 
 rows = read("results.jsonl")
@@ -72,18 +38,6 @@ again = {
     "Robust MoE again, η sweep at 2": [r for r in read("sweep_eta.jsonl") if r["value"] == 2],
     "Robust MoE again, warm-up sweep at 20": [r for r in read("sweep_warmup.jsonl") if r["value"] == 20],
 }
-
-
-def seeds_of(found, method, column, protocol):
-    return {r["seed"]: r[column] for r in found if (r["method"], r["protocol"]) == (method, protocol)}
-
-
-def less(a, b):
-    """a - b over the seeds both have, with its interval and their number."""
-    common = sorted(a.keys() & b.keys())
-    d = paired_difference(np.array([a[s] for s in common]), np.array([b[s] for s in common]))
-    return f"{d.estimate:+.4f} [{d.low:+.4f}, {d.high:+.4f}] n={len(common)}"
-
 
 print("\nseed-paired differences, corrected protocol (raw columns are the same under both)")
 for a, b, columns in (
@@ -130,10 +84,10 @@ for name in ("sweep_eta.jsonl", "sweep_warmup.jsonl"):
         print(f"η = 5 less η = 2 {less(own[5], own[2])}")
 
 print("\nfrontier, Robust Filtered less Robust MoE, by budget", BUDGETS)
-a, b = by_seed("robust_filtered"), by_seed("robust")
+a, b = by_seed(runs, "robust_filtered"), by_seed(runs, "robust")
 for i, budget in enumerate(BUDGETS):
     ab = [{s: reachable(c[s]["frontier"], BUDGETS)[i] for s in c} for c in (a, b)]
-    print(budget, less(*({s: v for s, v in of.items() if np.isfinite(v)} for of in ab)))
+    print(budget, less(*ab))
 
 cells = compare(rows, "cifar10h")
 squared = np.mean([c.combined_errors**2 for c in cells])
