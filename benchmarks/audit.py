@@ -121,29 +121,20 @@ def certify(world: World, seen: Configurations) -> dict[str, float]:
 
 
 def mend(name: str, rows: int, seed: int) -> dict[str, float]:
-    """What a repair does to all rows there are, and whether the audit tells it rightly."""
+    """What a repair does to all rows there are; in every fifth world, whether the audit tells it rightly."""
     world = WORLDS[name](2000 + seed)  # worlds that no setting was tried on
     sample = world.sample(rows, seed=1_000_000 + seed)
-    fits = later_fits(sample)
-    told = repair(sample, fits)
 
     def both(fitted: RoutingRecalibration) -> tuple[World, World]:
         plain = fitted.temperature_.transform
-        return world.recalibrated(lambda o: o._replace(log_probs=plain(o.log_probs))), world.recalibrated(
-            fitted.transform
-        )
+        tempered = world.recalibrated(lambda output: output._replace(log_probs=plain(output.log_probs)))
+        return tempered, world.recalibrated(fitted.transform)
 
-    def gaps(answered: World) -> np.ndarray:
-        return np.bincount(answered.bins(), answered.probability * answered.gap, minlength=15)
-
-    before, after = both(told.fitted)
-    share = np.array([len(part) for part, _ in fits]) / told.rows
-    pairs = [both(fitted) for _, fitted in fits]
-    nll = share @ [b.nll - a.nll for a, b in pairs]
-    ece = [np.abs(share @ np.stack([gaps(pair[i]) for pair in pairs])).sum() for i in (0, 1)]
+    fitted = RoutingRecalibration().fit(sample.output, sample.known_labels)
+    before, after = both(fitted)
     radius = np.array([0.1])
-    return {
-        "temperature": not told.fitted.repaired,
+    result: dict[str, float] = {
+        "temperature": not fitted.repaired,
         "worse": after.nll > before.nll,
         "nll": after.nll - before.nll,
         "hidden_before": before.hidden,
@@ -152,6 +143,19 @@ def mend(name: str, rows: int, seed: int) -> dict[str, float]:
         "ece_after": after.ece(),
         "worst_before": before.fragility(radius)[0],
         "worst_after": after.fragility(radius)[0],
+    }
+    if seed % 5:
+        return result | dict.fromkeys(("covers_nll", "covers_ece", "witness"), np.nan)
+
+    def gaps(answered: World) -> np.ndarray:
+        return np.bincount(answered.bins(), answered.probability * answered.gap, minlength=15)
+
+    fits = later_fits(sample)
+    told, pairs = repair(sample, fits), [both(fitted) for _, fitted in fits]
+    share = np.array([len(part) for part, _ in fits]) / told.rows
+    nll = share @ [b.nll - a.nll for a, b in pairs]
+    ece = [np.abs(share @ np.stack([gaps(pair[i]) for pair in pairs])).sum() for i in (0, 1)]
+    return result | {
         "covers_nll": holds(told.nll.change, nll),
         "covers_ece": holds(told.ece.change, ece[1] - ece[0]),
         "witness": told.witness.change.value,
@@ -165,7 +169,7 @@ def honesty(worlds: int, rows: int, processes: int, judge: Judge, columns: dict[
         for name in WORLDS:
             start = time.perf_counter()
             found = list(pool.map(partial(judge, name, rows), range(worlds), chunksize=5))
-            table[name] = {key: float(np.mean([row[key] for row in found])) for key in columns}
+            table[name] = {key: float(np.nanmean([row[key] for row in found])) for key in columns}
             print(f"  {name}: {time.perf_counter() - start:.0f} s", flush=True)
     print(f"| how often | {' | '.join(table)} |\n| --- |{' ---: |' * len(table)}")
     for key, title in columns.items():

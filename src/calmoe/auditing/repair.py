@@ -20,7 +20,7 @@ from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.recalibration import RoutingRecalibration
 
-MOST = 100_000  # rows that a repair is fitted on
+MOST = 50_000  # rows that a repair is fitted on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Repair:
     witness: a learned lower bound of E|m(S) − f|, on the last two of three blocks; the repaired one is
     learned anew. impossible: rows whose label has probability zero; they cost infinitely much either way and
     are left out of the NLL. kept: in how many of the later blocks a repair was kept at all.
-    fitted: the repair of all rows (100,000 at most), for use on other data.
+    fitted: the repair of all rows (50,000 at most), for use on other data.
     """
 
     rows: int
