@@ -83,14 +83,15 @@ def test_impossible_labels_are_counted_and_left_out_of_the_nll():
     assert np.isfinite(found.nll.change.value)
 
 
-def test_the_change_of_the_ece_is_paired():
-    """Two answers that differ on few rows differ surely, though each ECE alone is uncertain."""
+def test_the_change_of_the_ece_holds_both_ends():
+    """Off by 0.1, then by 0.02: the change is −0.08, and surely one."""
     random = np.random.default_rng(0)
-    f = random.uniform(0.5, 1, 4000)
+    f = random.uniform(0.62, 1, 4000)
     labels = (random.random(4000) < f - 0.1).astype(int)
-    answers = [np.stack([1 - p, p], axis=1) for p in (f, np.maximum(f - 0.02, 0.5))]
+    answers = [np.stack([1 - p, p], axis=1) for p in (f, f - 0.08)]
     seen = [Configurations.of(Predictions.from_probs(p, labels), of=1) for p in answers]
     found = _eces(seen, 15, 0.95)
-    assert found.change.high < 0
-    assert found.change.high - found.change.low < 0.3 * (found.temperature.high - found.temperature.low)
-    assert found.change.value == pytest.approx(-0.02, abs=0.005)
+    assert found.change.low < -0.08 < found.change.high < 0
+    assert found.change.value == pytest.approx(-0.08, abs=0.01)
+    assert found.change.low < found.repaired.low - found.temperature.high
+    assert _eces([seen[0], seen[0]], 15, 0.95).change == (0, 0, 0, 0)
