@@ -92,7 +92,7 @@ class Temperature:
     @classmethod
     def load(cls, path: str | Path) -> "Temperature":
         """Read what `save` wrote."""
-        saved = _read_json(path, "Temperature", ("solver", "temperature", "status"))
+        saved = read_json(path, "Temperature", ("solver", "temperature", "status"))
         fitted = cls(saved["solver"])
         fitted.temperature_, fitted.status_ = _number(path, saved["temperature"]), saved["status"]
         return fitted
@@ -172,7 +172,7 @@ class PerExpertTemperature:
     def load(cls, path: str | Path) -> "PerExpertTemperature":
         """Read what `save` wrote."""
         keys = ("weighted", "clamp", "solver", "temperatures", "statuses")
-        saved = _read_json(path, "PerExpertTemperature", keys)
+        saved = read_json(path, "PerExpertTemperature", keys)
         fitted = cls(saved["weighted"], tuple(saved["clamp"]), saved["solver"])
         fitted.temperatures_ = [_number(path, value) for value in saved["temperatures"]]
         fitted.statuses_ = saved["statuses"]
@@ -364,7 +364,7 @@ def _number(path: str | Path, value: Any) -> float:
     return float(value)
 
 
-def _read_json(path: str | Path, kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
+def read_json(path: str | Path, kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
         saved = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:

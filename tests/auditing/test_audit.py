@@ -37,6 +37,9 @@ def test_the_words_say_what_the_numbers_say(reports):
     assert "no miscalibration of single configurations was found" in reports["calibrated"].summary()
     assert "cancels inside the bins" in reports["cancelling"].summary()
     assert "worse than every one of its experts" in reports["calibrated experts"].summary()
+    assert "Repair: none is offered" in reports["calibrated"].summary()
+    assert "Repair: on 2,400 rows" in reports["cancelling"].summary()
+    assert "the ECE stays below" in reports["calibrated"].summary()
     for report in reports.values():
         assert "nan" not in report.summary()
 
@@ -48,14 +51,23 @@ def test_the_numbers_are_json(reports):
         assert held["hidden"]["witness"]["high"] is None  # one-sided
         assert "densities" not in held["fragility"]["configurations"]
         assert held["rows"] == 4000
+        assert held["certificates"]["signed"]["ece"][0]["high"] == report.certificates.signed.ece[0].high
+        assert held["certificates"]["cross_entropy"]["ece"][0]["high"] is None  # no bound
+        assert held["repair"]["nll"]["change"]["value"] == report.repair.nll.change.value
+        assert "fitted" not in held["repair"]
 
 
 def test_a_report_is_written_whole_and_the_same_twice(reports, tmp_path):
     page = reports["cancelling"].save(tmp_path / "a")
     again = reports["cancelling"].save(tmp_path / "b")
     assert page.read_bytes() == again.read_bytes()
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {"audit.json", "figures", "report.html"}
-    for heading in ("Hidden miscalibration", "Fragility", "Auditors"):
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {
+        "audit.json",
+        "figures",
+        "repair.json",
+        "report.html",
+    }
+    for heading in ("Hidden miscalibration", "Fragility", "Auditors", "Certificates", "Repair"):
         assert heading in page.read_text()
     for drawn in reports["cancelling"].figures().values():
         assert "nan" not in drawn.alt
@@ -75,6 +87,9 @@ def test_fifty_rows_give_a_report_that_says_what_it_leaves_out(tmp_path):
     assert report.hidden is None
     assert report.fragility is None
     assert "50 rows" in report.left_out["fragility"]
+    assert report.repair is None
+    assert "50 rows" in report.left_out["repair"]
+    assert report.certificates.signed.ece[0].high > report.certificates.signed.ece[0].value
     assert "Left out" in report.summary()
     assert "Left out" in report.save(tmp_path).read_text()
 
@@ -84,6 +99,8 @@ def test_one_expert_has_nothing_to_hide(tmp_path):
     report = calmoe.audit(Predictions.from_probs(probs, np.zeros(500, int)))
     assert report.hidden is None
     assert "one expert" in report.left_out["hidden miscalibration"]
+    assert report.repair is not None
+    assert "repair" not in report.left_out
     assert report.save(tmp_path).exists()
 
 

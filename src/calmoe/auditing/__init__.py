@@ -10,11 +10,13 @@ Aggregate: the mixture's ECE is 0.0...
 
 from calmoe.auditing.audit import AuditReport, audit
 from calmoe.auditing.auditors import Auditors, auditors
+from calmoe.auditing.certificates import Certificate, Certificates, certificates
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate, Expert, aggregate
 from calmoe.auditing.fragility import Curve, Fragility, fragility
 from calmoe.auditing.hidden import Hidden, Rule, hidden
+from calmoe.auditing.repair import Repair, repair
 from calmoe.auditing.worlds import WORLDS, World
 
 __all__ = [
@@ -22,17 +24,22 @@ __all__ = [
     "Aggregate",
     "AuditReport",
     "Auditors",
+    "Certificate",
+    "Certificates",
     "Configurations",
     "Curve",
     "Estimate",
     "Expert",
     "Fragility",
     "Hidden",
+    "Repair",
     "Rule",
     "World",
     "aggregate",
     "audit",
     "auditors",
+    "certificates",
     "fragility",
     "hidden",
+    "repair",
 ]

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from calmoe.auditing.auditors import Auditors, auditors
+from calmoe.auditing.certificates import Certificates, certificates
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate, aggregate
 from calmoe.auditing.fragility import Fragility, fragility
 from calmoe.auditing.hidden import Hidden, hidden
 from calmoe.auditing.learning import FEWEST, learn
+from calmoe.auditing.repair import Repair, repair
 from calmoe.errors import InputError
 from calmoe.files import write_json, write_whole
 from calmoe.metrics.checks import Of, check_bins
@@ -23,6 +25,7 @@ from calmoe.predictions import Predictions
 from calmoe.report.drawing import Drawn
 
 LARGE = ("densities", "rows")  # what is left out of to_dict: one number a row
+FITTED = "fitted"  # and what is fitted, which has a file of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ class AuditReport:
     fragility: Fragility | None
     indicators: Auditors
     hats: Auditors
+    certificates: Certificates
+    repair: Repair | None
     left_out: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,13 +72,15 @@ class AuditReport:
         return figures(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write audit.json, figures/*.png and report.html into the folder; the page's path."""
+        """Write audit.json, figures/*.png, repair.json (`RoutingRecalibration`) and report.html; its path."""
         from calmoe.auditing.page import page
         from calmoe.report.drawing import save
 
         folder = Path(folder)
         (folder / "figures").mkdir(parents=True, exist_ok=True)
         write_json(folder / "audit.json", self.to_dict())
+        if self.repair is not None:
+            self.repair.fitted.save(folder / "repair.json")
         pictures = {}
         for name, drawn in self.figures().items():
             (path,) = save(drawn, folder / "figures" / name, formats=("png",))
@@ -105,6 +112,8 @@ def audit(
     told = aggregate(seen, bins=bins, level=level)
     progress("auditors")
     indicators, hats = (auditors(seen, kind=kind, bins=bins, level=level) for kind in KINDS)
+    progress("certificates")
+    certified = certificates(seen, _cross_entropy(predictions), bins=bins, level=level)
     reason = _nothing_to_learn(seen)
     left_out = {} if reason is None else {"hidden miscalibration": reason, "fragility": reason}
     veiled, fragile = None, None
@@ -117,6 +126,12 @@ def audit(
         fragile = fragility(seen, learned, bins=bins, level=level, seed=seed)
         if len(np.unique(seen.leading)) == 1:
             left_out["region reweighting"] = "one expert leads everywhere: there are no regions to reweight"
+    mended = None
+    if len(seen) < FEWEST:
+        left_out["repair"] = f"there are {len(seen)} rows; fitting on some and judging others needs {FEWEST}"
+    else:
+        progress("repair")
+        mended = repair(predictions, of=of, bins=bins, level=level, seed=seed)
     return AuditReport(
         rows=len(seen),
         classes=predictions.num_classes,
@@ -129,11 +144,18 @@ def audit(
         fragility=fragile,
         indicators=indicators,
         hats=hats,
+        certificates=certified,
+        repair=mended,
         left_out=left_out,
     )
 
 
 KINDS: tuple[Any, ...] = ("indicator", "hat")
+
+
+def _cross_entropy(predictions: Predictions) -> np.ndarray:
+    picked = predictions.output.log_probs.gather(1, predictions.known_labels[:, None])
+    return np.maximum(-picked.squeeze(1).double().numpy(), 0.0)
 
 
 def _nothing_to_learn(seen: Configurations) -> str | None:
@@ -153,7 +175,7 @@ def _plain(value: Any) -> Any:
         kept = (
             field.name
             for field in fields(value)
-            if not (field.name in LARGE and _is_array(value, field.name))
+            if field.name != FITTED and not (field.name in LARGE and _is_array(value, field.name))
         )
         return {name: _plain(getattr(value, name)) for name in kept}
     if isinstance(value, np.ndarray | np.generic):

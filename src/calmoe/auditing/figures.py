@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.colors import TwoSlopeNorm
 
+from calmoe.auditing import certified
 from calmoe.auditing.auditors import Auditors
 from calmoe.auditing.experts import Aggregate
 from calmoe.auditing.fragility import Fragility
@@ -28,7 +29,8 @@ def figures(report: "AuditReport") -> dict[str, Drawn]:
     drawn = {"experts": experts(report.aggregate)}
     if report.fragility is not None:
         drawn["fragility"] = fragility(report.fragility)
-    return drawn | {"auditors": heat_map(report.indicators)}
+    drawn["auditors"] = heat_map(report.indicators)
+    return drawn | {"certificates": certified.figure(report.certificates, report.fragility)}
 
 
 @rc_context(STYLE)

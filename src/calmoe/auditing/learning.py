@@ -33,7 +33,7 @@ class Learned:
 
     def parts(self) -> list[np.ndarray]:
         """Positions in `rows` of each block."""
-        return [np.flatnonzero(self.block == b) for b in range(1, LATER + 1)]
+        return [np.flatnonzero(self.block == b) for b in range(1, len(self.past) + 1)]
 
 
 def blocks(rows: int, seed: int = 0) -> list[np.ndarray]:
@@ -43,10 +43,10 @@ def blocks(rows: int, seed: int = 0) -> list[np.ndarray]:
     return np.split(order, ends)
 
 
-def learn(configurations: Configurations, seed: int = 0) -> Learned:
-    """Gradient boosting of D = Y − f on the configuration, block after block."""
+def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray] | None = None) -> Learned:
+    """Gradient boosting of D = Y − f on the configuration, block after block; parts: other blocks of rows."""
     features, residual = configurations.features(), configurations.residual
-    parts = blocks(len(residual), seed)
+    parts = parts or blocks(len(residual), seed)
     expected, recalled, kept = [], [], []
     for i in range(1, len(parts)):
         past = np.concatenate(parts[:i][::-1])[:MOST]  # rows are in random order, the latest first

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calmoe.auditing import certified, repaired
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.words import summary
 from calmoe.report.grid import Entry, Grid, Heading, count, interval, label, signed
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 CAPTIONS = {
     "experts": "The mixture's ECE beside that of its experts.",
     "fragility": "The calibration error under reweightings, on labels that they were not chosen on.",
+    "certificates": certified.CAPTION,
     "auditors": "The moments of all auditors; a dot marks those that differ from zero, all taken together.",
 }
 
@@ -63,6 +65,9 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
             figures=shown("auditors"),
         )
     )
+    sections.append(certified.section(report.certificates, shown("certificates")))
+    if report.repair is not None:
+        sections.append(repaired.section(report.repair))
     facts = {
         "rows": f"{report.rows:,}",
         "classes": str(report.classes),

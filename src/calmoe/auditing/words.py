@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calmoe.auditing import certified, repaired
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate
 from calmoe.auditing.hidden import Hidden
@@ -30,6 +31,9 @@ def summary(report: "AuditReport") -> list[Point]:
     if report.fragility is not None:
         points.append(Point("Fragility", _fragility(report)))
     points.append(Point("Auditors", _auditors(report)))
+    points.append(Point("Certificates", certified.words(report.certificates, report.level)))
+    if report.repair is not None:
+        points.append(Point("Repair", repaired.words(report.repair)))
     return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
 
 

@@ -11,7 +11,7 @@ Two classes; `confidence` and `correct` are those of the predicted class, as in 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -20,6 +20,7 @@ from scipy.special import expit, logit
 
 from calmoe.auditing.tilting import tilt
 from calmoe.metrics.binned import width_bins
+from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
 
@@ -31,11 +32,12 @@ class World:
     routing: np.ndarray  # [M, K]
     experts: np.ndarray  # [M, K] each expert's probability of class 1
     truth: np.ndarray  # [M]
+    said: np.ndarray | None = None  # [M] the mixture's probability of class 1, where it is recalibrated
 
     @property
     def mixture(self) -> np.ndarray:
-        """f(s) = Σ_k r_k f_k, the probability of class 1. [M]"""
-        return (self.routing * self.experts).sum(axis=1)
+        """f(s), the probability of class 1: Σ_k r_k f_k unless another was said. [M]"""
+        return (self.routing * self.experts).sum(axis=1) if self.said is None else self.said
 
     @property
     def confidence(self) -> np.ndarray:
@@ -57,11 +59,25 @@ class World:
         """The leading expert. [M]"""
         return self.routing.argmax(axis=1)
 
+    def recalibrated(self, transform: Callable[[MixtureOutput], MixtureOutput]) -> "World":
+        """The same world after a recalibration of its mixture: what it would be on all rows there are."""
+        each = self._predictions(np.arange(len(self.probability)), None)
+        return replace(self, said=transform(each.output).probs[:, 1].numpy())
+
+    @property
+    def nll(self) -> float:
+        """E[−log f_Y]."""
+        f = self.mixture
+        return float(-self.probability @ (self.truth * np.log(f) + (1 - self.truth) * np.log1p(-f)))
+
     def sample(self, rows: int, seed: int) -> Predictions:
         """Rows drawn from the world; the group "configuration" holds the index of s."""
         random = np.random.default_rng(seed)
         drawn = random.choice(len(self.probability), size=rows, p=self.probability)
         labels = (random.random(rows) < self.truth[drawn]).astype(np.int64)
+        return self._predictions(drawn, labels)
+
+    def _predictions(self, drawn: np.ndarray, labels: np.ndarray | None) -> Predictions:
         mixture, experts = self.mixture[drawn], self.experts[drawn]
         return Predictions.from_probs(
             np.stack([1 - mixture, mixture], axis=1),
@@ -112,6 +128,28 @@ class World:
     def moments(self, auditors: np.ndarray) -> np.ndarray:
         """E[g (m − f)] for auditors g [M, ...]. [...]"""
         return np.tensordot(self.probability * self.gap, auditors, axes=1)
+
+    @property
+    def residual(self) -> np.ndarray:
+        """D = Y − f of both outcomes of each configuration: it comes true, it does not. [M, 2]"""
+        return np.stack([1 - self.confidence, -self.confidence], axis=1)
+
+    @property
+    def chance(self) -> np.ndarray:
+        """The probability of each configuration and outcome. [M, 2]"""
+        return self.probability[:, None] * np.stack([self.correct, 1 - self.correct], axis=1)
+
+    def worst_square(self, epsilons: np.ndarray) -> np.ndarray:
+        """The largest E_a[D²] over all densities a, of configurations and outcomes, within KL radius ε."""
+        squares, chance = self.residual.ravel() ** 2, self.chance.ravel()
+        return np.array([chance @ (tilt(squares, float(e), chance) * squares) for e in epsilons])
+
+    def worst_ece(self, epsilons: np.ndarray, bins: int = 15) -> np.ndarray:
+        """The largest ECE over the same densities: `fragility`, where labels may shift too."""
+        used, index = np.unique(self.bins(bins), return_inverse=True)
+        signs, chance = np.array(list(product([-1.0, 1.0], repeat=len(used)))), self.chance.ravel()
+        scores = (signs[:, index, None] * self.residual).reshape(len(signs), -1)
+        return np.array([(tilt(scores, float(e), chance) * scores @ chance).max() for e in epsilons])
 
     def fragility(self, epsilons: np.ndarray, bins: int = 15, *, regions_only: bool = False) -> np.ndarray:
         """The largest ECE over reweightings of the configurations within KL radius ε; exact.

@@ -1,0 +1,72 @@
+"""The repair in words, in a table and as a part of the page."""
+
+from calmoe.auditing.repair import Compared, Repair
+from calmoe.report.grid import Entry, Grid, Heading, interval, label, signed
+from calmoe.report.page import Section
+
+
+def words(found: Repair) -> str:
+    """What the repair would gain, or that it would not."""
+    if not found.kept and found.status != "repaired":
+        return f"none is offered beyond a temperature: {found.message}."
+    nll, witness, ece = found.nll, found.witness, found.ece
+    text = (
+        f"on {found.rows:,} rows that it was not fitted on, moving logits by routing changes the NLL by "
+        f"{_told(nll)} beyond what a temperature does, what a witness finds by {_told(witness)} (from "
+        f"{witness.temperature.value:.3f}) and the ECE by {_told(ece)} (from {ece.temperature.value:.3f})"
+    )
+    if found.kept < found.blocks:
+        text += f"; {found.blocks - found.kept} of {found.blocks} parts of the rows kept the temperature"
+    return text + f". Fitted on all rows: {found.message}."
+
+
+def _told(found: Compared) -> str:
+    change = found.change
+    return f"{change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"
+
+
+def table(found: Repair) -> Grid:
+    """Before, after, and the paired change."""
+
+    def row(title: str, key: str, part: Compared) -> tuple[Entry, ...]:
+        return (
+            label(title, key),
+            Entry(f"{part.temperature.value:.4f}", (part.temperature.value,)),
+            Entry(f"{part.repaired.value:.4f}", (part.repaired.value,)),
+            signed(part.change.value, decimals=4),
+            interval(part.change.low, part.change.high, bold=part.change.low > 0 or part.change.high < 0),
+        )
+
+    rows = (
+        row("NLL", "nll", found.nll),
+        row("ECE", "ece", found.ece),
+        row("E|m(S) − f|, from below", "witness", found.witness),
+        row("accuracy", "accuracy", found.accuracy),
+    )
+    headings = tuple(
+        Heading(title, names)
+        for title, names in (
+            ("", ("what",)),
+            ("temperature", ("temperature",)),
+            ("repair", ("repair",)),
+            ("change", ("change",)),
+            ("interval", ("change_low", "change_high")),
+        )
+    )
+    return Grid(f"{found.rows:,} rows, each answered by fits on earlier rows only", headings, (rows,))
+
+
+def section(found: Repair) -> Section:
+    impossible = (
+        [f"{found.impossible} rows give their label probability zero and are left out of the NLL."]
+        if found.impossible
+        else []
+    )
+    return Section(
+        heading="Repair",
+        how="Both columns are on rows that neither was fitted on; an interval of the change that lies below "
+        "zero is a gain. A repair that is not surely better by cross-validation is not made: the columns are "
+        "then equal.",
+        tables=[table(found)],
+        notes=[f"Fitted on all rows: {found.message}.", *impossible],
+    )
