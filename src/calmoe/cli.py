@@ -232,18 +232,25 @@ def audit_command(
     Example: calmoe audit test.safetensors --out audit
     """
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     from calmoe.auditing import audit
     from calmoe.predictions import Predictions
 
     if of != "top" and not of.isdecimal():
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
-    with console.status("reading") as status:
-        predictions = Predictions.load(file)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=1.0)
         report = audit(
-            predictions, of="top" if of == "top" else int(of), bins=bins, seed=seed, progress=status.update
+            Predictions.load(file),
+            of="top" if of == "top" else int(of),
+            bins=bins,
+            seed=seed,
+            progress=lambda part, done: bar.update(task, description=part, completed=done),
         )
+        bar.update(task, description="writing")
         page = None if out is None else report.save(out)
     typer.echo(report.summary())
     if page is not None:

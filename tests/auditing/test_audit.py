@@ -4,13 +4,17 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from typer.testing import CliRunner
 
 import calmoe
 from calmoe.auditing import WORLDS, worlds
+from calmoe.auditing.progress import PARTS
+from calmoe.auditing.tilting import divergence
 from calmoe.cli import app
 from calmoe.errors import InputError
+from calmoe.metrics import ece
 from calmoe.predictions import Predictions
 from strategies import generator, random_output
 
@@ -66,6 +70,7 @@ def test_a_report_is_written_whole_and_the_same_twice(reports, tmp_path):
         "figures",
         "repair.json",
         "report.html",
+        "reweightings.safetensors",
     }
     for heading in ("Hidden miscalibration", "Fragility", "Auditors", "Certificates", "Repair"):
         assert heading in page.read_text()
@@ -144,17 +149,41 @@ def test_the_command_prints_the_findings_and_writes_the_page(tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
 
 
-@pytest.mark.parametrize(
-    ("rows", "why"),
-    [
-        ("prob_0,prob_1,label\n0.4,0.7,1\n", "sum to 1.1"),
-        ("prob_0,prob_1,label\n0.4,nan,1\n", "NaN"),
-        ("prob_0,prob_1,label\n0.4,0.6,2\n", "between 0 and 1"),
-    ],
-)
-def test_bad_files_are_refused_in_one_line(tmp_path, rows, why):
-    (tmp_path / "p.csv").write_text(rows)
-    result = CliRunner().invoke(app, ["audit", str(tmp_path / "p.csv")])
-    assert result.exit_code == 2
-    assert why in result.output
-    assert "Traceback" not in result.output
+@pytest.mark.parametrize("of", ["top", 1])
+def test_the_reweightings_are_saved_and_demonstrate_what_the_report_says(tmp_path, of):
+    given = worlds.cancelling(0).sample(2000, seed=0)
+    report = calmoe.audit(given, of=of)
+    report.save(tmp_path)
+    saved = safetensors.numpy.load_file(tmp_path / "reweightings.safetensors")
+    told = json.loads((tmp_path / "audit.json").read_text())["fragility"]
+    rows = saved["rows"]
+    assert len(np.unique(rows)) == len(rows) == 1200
+    for name in ("configurations", "regions", "disagreement", "entropy"):
+        for i, radius in enumerate(saved[f"{name}.radii"]):
+            weights = saved[f"{name}.densities"][i]
+            shown = ece(given.output.probs[rows], given.labels[rows], weights=weights, of=of)
+            assert shown == pytest.approx(told[name]["plain_ece"][i], abs=1e-6)
+            assert weights.mean() == pytest.approx(1, abs=1e-5)
+            assert divergence(weights.astype(float)) <= radius + 1e-4
+            assert shown >= told[name]["error"][i]["value"] - 1e-6  # the signs are the same in all blocks
+
+
+def test_progress_moves_and_ends():
+    said = []
+    calmoe.audit(
+        worlds.cancelling(0).sample(400, seed=0), progress=lambda part, done: said.append((part, done))
+    )
+    shares = [done for _, done in said]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] == 1
+    parts = [part for part, _ in said]
+    assert list(dict.fromkeys(parts)) == [*PARTS, "done"]
+    assert min(parts.count("configurations"), parts.count("fragility")) > 2  # the long parts move inside
+    assert sum(PARTS.values()) == pytest.approx(1)
+
+
+def test_the_bar_is_for_a_terminal_only(tmp_path):
+    worlds.cancelling(0).sample(300, seed=0).save(tmp_path / "p.safetensors")
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "p.safetensors")])
+    assert result.stderr == ""

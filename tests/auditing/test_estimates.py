@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calmoe.auditing import estimates
+from calmoe.auditing import Configurations, aggregate, estimates, hidden, worlds
 from calmoe.auditing.estimates import binned_gap, total_gap
 
 PATTERNS = {
@@ -63,3 +63,37 @@ def test_means_and_bounds():
     bound = estimates.at_least(0.3, 0.1)
     assert bound.low == pytest.approx(0.3 - 0.1645, abs=1e-4)
     assert bound.high == float("inf")
+
+
+def test_a_share_has_wilsons_interval():
+    assert estimates.proportion(0.0, 10).low == 0
+    assert estimates.proportion(0.0, 10).high == pytest.approx(0.2775, abs=1e-4)
+    assert estimates.proportion(0.5, 10_000)[1:3] == pytest.approx((0.4902, 0.5098), abs=1e-4)
+
+
+def test_a_lucky_sample_has_no_narrow_interval():
+    """Gaps that happen to be tiny do not promise that the truth is."""
+    lucky, usual = (total_gap(np.full(8, gap), 0.01**2 * np.eye(8)) for gap in (0.0001, 0.008))
+    assert lucky.high > 0.5 * usual.high
+
+
+def test_no_error_seen_is_not_no_error():
+    f = np.full(500, 0.998)  # one error is expected; in e^-1 of samples there is none
+    residual, noise = 1 - f, f * (1 - f)
+    assert estimates.spread(residual, noise) * 500 > 0.9
+    assert binned_gap(residual, np.zeros(500, int), 1, noise=noise).low == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [300, 1000, 5000])
+def test_intervals_cover_where_errors_are_rare(rows):
+    covered, times = {"ece": 0, "balance": 0, "witness": 0, "accuracy": 0}, 60
+    for seed in range(times):
+        world = worlds.confident(seed)
+        seen = Configurations.of(world.sample(rows, seed=1000 + seed))
+        told, found = aggregate(seen), hidden(seen)
+        covered["ece"] += told.ece.low <= world.ece() + 1e-12
+        covered["balance"] += told.balance.low <= 0 <= told.balance.high
+        covered["witness"] += found.witness.low <= world.hidden + 1e-12
+        covered["accuracy"] += told.accuracy.low <= world.probability @ world.correct <= told.accuracy.high
+    assert min(covered.values()) >= 52

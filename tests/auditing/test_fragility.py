@@ -15,7 +15,7 @@ def known(world, rows=20_000):
     counts = np.maximum((world.probability * rows).round().astype(int), 1)
     drawn = np.repeat(np.arange(len(counts)), counts)
     gap = world.gap[drawn]
-    return Seen(gap, world.bins()[drawn], world.region[drawn], gap, gap)
+    return Seen(gap, world.bins()[drawn], world.region[drawn], gap, gap, 0 * gap)
 
 
 @pytest.mark.parametrize("name", ["cancelling", "calibrated experts", "miscalibrated"])
@@ -64,8 +64,8 @@ def test_the_curves_of_a_cancelling_world():
     errors = [point.value for point in found.configurations.error]
     assert errors[-1] > 0.7 * true[-1]
     assert found.doubled == pytest.approx(0.02, abs=0.01)
-    assert 0 < found.doubling <= found.doubling_surely < 0.1
-    assert found.configurations.reaches(0.5) is None
+    assert 0 < found.doubling.low <= found.doubling.value <= found.doubling.high < 0.1
+    assert found.configurations.reaches(0.5).value == np.inf
 
 
 def test_hard_routing_is_flat_under_region_reweighting_but_not_under_others():

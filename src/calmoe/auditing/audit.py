@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from calmoe.auditing.auditors import Auditors, auditors
 from calmoe.auditing.certificates import Certificates, certificates
@@ -17,6 +17,7 @@ from calmoe.auditing.experts import Aggregate, aggregate
 from calmoe.auditing.fragility import Fragility, fragility
 from calmoe.auditing.hidden import Hidden, hidden
 from calmoe.auditing.learning import FEWEST, learn
+from calmoe.auditing.progress import Progress, Steps, silent
 from calmoe.auditing.repair import Repair, repair
 from calmoe.errors import InputError
 from calmoe.files import write_json, write_whole
@@ -71,8 +72,23 @@ class AuditReport:
 
         return figures(self)
 
+    def reweightings(self) -> dict[str, np.ndarray]:
+        """The reweightings of the fragility curves: `rows`, the judged rows' indices [J], and for each curve
+        `NAME.radii` [R] and `NAME.densities` [R, J], the weights of these rows. Empty without the curves.
+
+        With them `calmoe.metrics.ece(probs[rows], labels[rows], weights=densities[i])` is the curve's
+        `plain_ece[i]`.
+        """
+        found = self.fragility
+        if found is None:
+            return {}
+        parts = {
+            f"{c.name}.{part}": getattr(c, part) for c in found.curves for part in ("radii", "densities")
+        }
+        return {"rows": found.rows, **parts}
+
     def save(self, folder: str | Path) -> Path:
-        """Write audit.json, figures/*.png, repair.json (`RoutingRecalibration`) and report.html; its path."""
+        """Write report.html, audit.json, figures/*.png, reweightings.safetensors, repair.json; its path."""
         from calmoe.auditing.page import page
         from calmoe.report.drawing import save
 
@@ -81,6 +97,9 @@ class AuditReport:
         write_json(folder / "audit.json", self.to_dict())
         if self.repair is not None:
             self.repair.fitted.save(folder / "repair.json")
+        if self.fragility is not None:
+            tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
+            write_whole(folder / "reweightings.safetensors", safetensors.numpy.save(tensors))
         pictures = {}
         for name, drawn in self.figures().items():
             (path,) = save(drawn, folder / "figures" / name, formats=("png",))
@@ -96,42 +115,45 @@ def audit(
     bins: int = 15,
     level: float = 0.95,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda part: None,
+    progress: Progress = silent,
 ) -> AuditReport:
     """Audit a mixture's probabilities: of="top" judges "the predicted class is right", of=c "the label is c".
 
-    progress is called with the name of each part as it begins. What is learned is learned on other rows than
-    those it is judged on; the seed says which.
+    progress(part, share) is called as the work goes on, with the share of it that is done. What is learned
+    is learned on other rows than those it is judged on; the seed says which.
     """
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
     predictions.known_labels  # noqa: B018 - the error comes before the work
     check_bins(bins)
-    progress("experts")
+    steps = Steps(progress)
+    steps.begin("experts")
     seen = Configurations.of(predictions, of)
-    told = aggregate(seen, bins=bins, level=level)
-    progress("auditors")
+    steps.inside(0.2)
+    told = aggregate(seen, predictions, bins=bins, level=level)
+    steps.begin("auditors")
     indicators, hats = (auditors(seen, kind=kind, bins=bins, level=level) for kind in KINDS)
-    progress("certificates")
+    steps.begin("certificates")
     certified = certificates(seen, _cross_entropy(predictions), bins=bins, level=level)
     reason = _nothing_to_learn(seen)
     left_out = {} if reason is None else {"hidden miscalibration": reason, "fragility": reason}
     veiled, fragile = None, None
     if reason is None:
-        progress("configurations")
-        learned = learn(seen, seed)
-        progress("hidden miscalibration")
+        steps.begin("configurations")
+        learned = learn(seen, seed, inside=steps.inside)
+        steps.begin("hidden miscalibration")
         veiled = hidden(seen, learned, bins=bins, level=level, seed=seed)
-        progress("fragility")
-        fragile = fragility(seen, learned, bins=bins, level=level, seed=seed)
+        steps.begin("fragility")
+        fragile = fragility(seen, learned, bins=bins, level=level, seed=seed, inside=steps.inside)
         if len(np.unique(seen.leading)) == 1:
             left_out["region reweighting"] = "one expert leads everywhere: there are no regions to reweight"
     mended = None
     if len(seen) < FEWEST:
         left_out["repair"] = f"there are {len(seen)} rows; fitting on some and judging others needs {FEWEST}"
     else:
-        progress("repair")
+        steps.begin("repair")
         mended = repair(predictions, of=of, bins=bins, level=level, seed=seed)
+    progress("done", 1.0)
     return AuditReport(
         rows=len(seen),
         classes=predictions.num_classes,
@@ -163,7 +185,8 @@ def _nothing_to_learn(seen: Configurations) -> str | None:
     if seen.num_experts == 1:
         return "there is one expert: its confidence is the whole configuration, behind which nothing can hide"
     if len(seen) < FEWEST:
-        return f"there are {len(seen)} rows; learning from some and judging others needs at least {FEWEST}"
+        few = "is 1 row" if len(seen) == 1 else f"are {len(seen)} rows"
+        return f"there {few}; learning from some and judging others needs at least {FEWEST}"
     return None
 
 

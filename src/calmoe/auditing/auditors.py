@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from calmoe.auditing.configurations import CHUNK, Configurations
-from calmoe.auditing.estimates import Estimate, mean
+from calmoe.auditing.estimates import RARE, Estimate, mean
 
 ENOUGH = 100  # effective rows below which an auditor has no interval and no normalised residual
 Kind = Literal["indicator", "hat"]
@@ -74,7 +74,7 @@ def auditors(
     experts = configurations.num_experts
     nodes = (np.arange(bins) + 0.5) / bins if kind == "indicator" else np.arange(bins + 1) / bins
     size = experts * len(nodes)
-    mass, squares, fourth, signed, moments = (np.zeros(size) for _ in range(5))
+    mass, squares, fourth, signed, moments, expected = (np.zeros(size) for _ in range(6))
     products = np.zeros((size, size))
     for start in range(0, n, CHUNK):
         rows = slice(start, start + CHUNK)
@@ -86,6 +86,7 @@ def auditors(
         squares += (g**2).sum(axis=0)
         fourth += ((pushed**2) ** 2).sum(axis=0)
         signed += (g * pushed).sum(axis=0)
+        expected += configurations.noise[rows] @ g**2
         products += pushed.T @ pushed
     mass, squares, fourth, signed, moments, products = (
         total / n for total in (mass, squares, fourth, signed, moments, products)
@@ -96,7 +97,9 @@ def auditors(
         freedom = np.diag(products) ** 2 * n / fourth - 1  # rows that carry the variance, less one
         ratio = moments / mass
         # two imagined rows of residual ½, as in Agresti and Coull's interval: few rows never look certain
-        imagined = np.where(mass > 0, 0.5 * (squares / mass) ** 2 / n, 0.0)
+        unit = np.where(mass > 0, (squares / mass) ** 2 / n, 0.0)  # what one row adds, of usual weight
+        expected = np.minimum(expected / n, RARE * unit)  # errors that are expected though none was seen
+        imagined = 0.5 * unit + np.maximum(expected - np.diag(products), 0.0)
         spread = np.diag(products) - 2 * ratio * signed + ratio**2 * squares
         ratio_variance = (spread + imagined) / mass**2 / n
         variance = np.diag(covariance) + imagined / n

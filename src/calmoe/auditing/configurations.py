@@ -80,6 +80,11 @@ class Configurations:
             raise InputError("these predictions carry no labels, and this part of the audit needs them")
         return self.outcome - self.confidence
 
+    @property
+    def noise(self) -> np.ndarray:
+        """f (1 − f): the variance of D where f is true. [N]"""
+        return self.confidence * (1 - self.confidence)
+
     def bins(self, bins: int) -> np.ndarray:
         """The equal-width bin of each confidence. [N]"""
         return width_bins(torch.as_tensor(self.confidence), bins).numpy()

@@ -21,13 +21,45 @@ class Estimate(NamedTuple):
 NONE = Estimate(*[float("nan")] * 4)
 
 
+RARE = 5.0  # errors: where fewer are expected, a sample's own spread may know of none
+
+
 def mean(values: np.ndarray, level: float = 0.95) -> Estimate:
-    """The mean of [N] values with its normal interval.
+    """The mean of [N] values with its normal interval; one value has none.
 
     >>> mean(np.array([0.0, 1.0] * 50))
     Estimate(0.5, [0.4015, 0.5985])
     """
-    return normal(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, level)
+    spread = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+    return normal(float(values.mean()), spread / len(values) ** 0.5, level)
+
+
+def proportion(share: float, rows: int, level: float = 0.95) -> Estimate:
+    """A share of rows with Wilson's interval: inside [0, 1], and sound at 0 and 1.
+
+    >>> proportion(1.0, 50)
+    Estimate(1, [0.9287, 1])
+    """
+    z2 = float(ndtri((1 + level) / 2)) ** 2
+    centre = (share + z2 / rows / 2) / (1 + z2 / rows)
+    half = (z2 * (share * (1 - share) / rows + z2 / rows**2 / 4)) ** 0.5 / (1 + z2 / rows)
+    low, high = min(centre - half, share), max(centre + half, share)
+    return Estimate(share, max(low, 0.0), min(high, 1.0), (share * (1 - share) / rows) ** 0.5)
+
+
+def spread(values: np.ndarray, noise: np.ndarray) -> float:
+    """The standard error of the mean of values = weight x residual; noise: weight² f (1 − f), row by row.
+
+    Where nearly all rows are right, a sample may hold no error at all, and its own spread would make it look
+    certain. So the sum of squares is at least what the probabilities themselves expect, up to RARE errors;
+    and two imagined rows are off by ½, as in Agresti and Coull's interval.
+
+    >>> float(round(spread(np.full(100, 0.01), np.full(100, 0.01 * 0.99)), 3))  # one error in 100 expected
+    0.012
+    """
+    n = len(values)
+    squares = float(((values - values.mean()) ** 2).sum()) * n / max(n - 1, 1)
+    return (max(squares, min(float(noise.sum()), RARE)) + 0.5) ** 0.5 / n
 
 
 def normal(value: float, standard_error: float, level: float = 0.95) -> Estimate:
@@ -47,7 +79,8 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95, dra
     θ were true: a θ is kept where T lies in the middle of the law of Σ |μ_b(θ) + noise_b|, and `value` is the
     θ for which T is its median. θ alone does not say the μ_b(θ): for θ > T the observed gaps grow as is
     likeliest; for θ < T the gaps that are smallest in standard errors go to zero first, or, for the upper
-    end, all shrink alike. Each is the choice that errs on the wide side. At θ = 0 there is no choice: zero is
+    end, all shrink alike; and the upper end is no lower than calibrated predictions have it half of the time,
+    however small T is. Each is the choice that errs on the wide side. At θ = 0 there is no choice: zero is
     in the interval if and only if T is no larger than calibrated predictions give in all but (1 − level)/2
     of samples.
 
@@ -72,8 +105,10 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95, dra
     order = np.argsort(gaps / errors)
     before = np.concatenate([[0.0], np.cumsum(gaps[order])])[:-1]
 
+    usual = float(np.median(np.abs(noise).sum(axis=1)))  # of T*, if θ were zero
+
     def share_below(theta: float, concentrated: bool) -> float:
-        """P(T* ≤ T) if θ were true; it falls with θ."""
+        """P(T* ≤ T) if θ were true; it falls with θ. For the upper end a T that is lucky does not count."""
         if theta >= observed:
             centre = gaps + (theta - observed) * likeliest
         elif concentrated:
@@ -81,7 +116,8 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95, dra
             centre[order] -= np.clip(observed - theta - before, 0.0, gaps[order])
         else:
             centre = gaps * (theta / observed)
-        return float((np.abs(centre + noise).sum(axis=1) <= observed).mean())
+        limit = observed if concentrated else max(observed, usual)
+        return float((np.abs(centre + noise).sum(axis=1) <= limit).mean())
 
     def largest(share: float, concentrated: bool = True) -> float:
         """The largest θ with P(T* ≤ T) ≥ share; 0 where there is none."""
@@ -99,12 +135,19 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95, dra
 
 
 def binned_gap(
-    residual: np.ndarray, index: np.ndarray, bins: int, weights: np.ndarray | None = None, level: float = 0.95
+    residual: np.ndarray,
+    index: np.ndarray,
+    bins: int,
+    weights: np.ndarray | None = None,
+    level: float = 0.95,
+    *,
+    noise: np.ndarray | None = None,
 ) -> Estimate:
     """The ECE of the population at these bins, Σ_b |E[w D 1_b]| / E[w], with `total_gap`'s interval.
 
-    One imagined row a bin, with the bin's mean square or 0.05 if that is more, keeps a bin of few and equal
-    residuals from looking certain.
+    noise: f (1 − f), row by row. A bin's sum of squares is at least what it says, up to RARE errors (as in
+    `spread`); and one imagined row a bin, off by ½, keeps a bin of few and equal residuals from looking
+    certain.
     """
     weight = np.ones(len(residual)) if weights is None else weights.astype(np.float64)
     total = weight.sum()
@@ -119,6 +162,10 @@ def binned_gap(
     used = mass > 0
     heaviest = np.zeros(bins)
     np.maximum.at(heaviest, index, weight)
-    imagined = heaviest**2 * np.maximum(np.divide(squares, mass, out=np.zeros(bins), where=used), 0.05)
+    imagined = 0.25 * heaviest**2
+    if noise is not None:
+        expected = np.minimum(sums(weight**2 * noise), RARE * heaviest**2)
+        imagined += np.maximum(expected - squares, 0.0)
     covariance = np.where(np.outer(used, used), covariance + np.diag(imagined), 0.0)
-    return total_gap(gaps, covariance / total**2, level)
+    found = total_gap(gaps, covariance / total**2, level)
+    return found._replace(high=min(found.high, max(1.0, found.value)))  # no |D| exceeds 1

@@ -6,13 +6,16 @@ where it leads. That all experts are calibrated on their views gives the mixture
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import NONE, Estimate, binned_gap, mean
+from calmoe.auditing.estimates import NONE, Estimate, at_least, binned_gap, mean, normal, proportion, spread
+from calmoe.auditing.family import classwise, experts_gap, smooth
 from calmoe.metrics.binned import mass_bins, width_bins
+from calmoe.predictions import Predictions
 
 FEWEST = 30  # effective rows below which an expert's calibration is not told
 
@@ -23,14 +26,16 @@ class Expert:
 
     view: the ECE Σ_b |E[r_k D_k 1_b]| / E[r_k] of the expert's own predicted class; region: the ECE where it
     leads; both of the population at equal-width bins, NaN below 30 effective rows. balance: E[r_k (Y − f_k)]
-    for the mixture's predicted class.
+    for the mixture's predicted class. excess: the mixture's ECE less the view's, a bound from below with
+    both measured on the same rows; alone among these it holds for each expert by itself.
     """
 
     share: Estimate  # E[r_k]
-    leads: float  # the share of rows where its routing weight is the largest
+    leads: Estimate  # the share of rows where its routing weight is the largest
     view: Estimate
     region: Estimate
     balance: Estimate
+    excess: Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,28 +43,27 @@ class Aggregate:
     """The mixture and its experts.
 
     ece: Σ_b |E[D 1_b]| of the population at equal-width bins; adaptive_ece: at bins of equal mass, whose
-    edges count as fixed; plain_ece: the usual estimate, biased upward. balance: E[Y − f].
+    edges count as fixed; smooth_ece: ∫ |E[D K_σ(t, f)]| dt at the smooth ECE's own bandwidth, which counts
+    as fixed; classwise_ece: the mean over classes, NaN without `predictions`. plain_ece: the usual estimate,
+    biased upward, and with ece's interval, since both are meant for the same number. balance: E[Y − f].
+    experts_ece: the experts' ECE on their views averaged by their shares, Σ_k Σ_b |E[r_k D_k 1_b]|.
     """
 
     ece: Estimate
     adaptive_ece: Estimate
-    plain_ece: float
+    smooth_ece: Estimate
+    classwise_ece: Estimate
+    plain_ece: Estimate
     accuracy: Estimate
     balance: Estimate
+    experts_ece: Estimate
     experts: tuple[Expert, ...]
 
     @property
-    def experts_ece(self) -> float:
-        """The experts' ECE on their views, averaged by their shares; NaN if none can be told."""
-        told = [expert for expert in self.experts if not np.isnan(expert.view.value)]
-        shares = np.array([expert.share.value for expert in told])
-        return float(shares @ [expert.view.value for expert in told] / shares.sum()) if told else float("nan")
-
-    @property
     def worse_than_experts(self) -> bool:
-        """The mixture's ECE lies above that of every expert on its view, by their intervals."""
-        highs = [expert.view.high for expert in self.experts if not np.isnan(expert.view.high)]
-        return len(self.experts) > 1 and bool(highs) and self.ece.low > max(highs)
+        """The mixture's ECE is above that of every expert on its view, each compared on the same rows."""
+        lows = [expert.excess.low for expert in self.experts if not np.isnan(expert.excess.low)]
+        return len(self.experts) > 1 and bool(lows) and min(lows) > 0
 
     @property
     def calibrated_unlike_experts(self) -> bool:
@@ -67,41 +71,100 @@ class Aggregate:
         return len(self.experts) > 1 and self.ece.low == 0 and any(e.view.low > 0 for e in self.experts)
 
 
-def aggregate(configurations: Configurations, *, bins: int = 15, level: float = 0.95) -> Aggregate:
-    """Judge the mixture and each expert."""
-    residual, n = configurations.residual, len(configurations)
-    confidence = torch.as_tensor(configurations.confidence)
-    index, mass = configurations.bins(bins), mass_bins(confidence, torch.ones(n, dtype=torch.float64), bins)
+def aggregate(
+    configurations: Configurations,
+    predictions: Predictions | None = None,
+    *,
+    bins: int = 15,
+    level: float = 0.95,
+) -> Aggregate:
+    """Judge the mixture and each expert; `predictions`, all classes of them, for the class-wise ECE."""
+    residual, n, noise = configurations.residual, len(configurations), configurations.noise
+    index, mass = configurations.bins(bins), equal_masses(configurations.confidence, bins)
     each = 1 - (1 - level) / configurations.num_experts
     assert configurations.outcome is not None
+    ece = binned_gap(residual, index, bins, level=level, noise=noise)
+    plain = _Plain.of(residual, index, bins)
     return Aggregate(
-        ece=binned_gap(residual, index, bins, level=level),
-        adaptive_ece=binned_gap(residual, mass.numpy(), bins, level=level),
-        plain_ece=float(np.abs(np.bincount(index, residual, minlength=bins)).sum() / n),
-        accuracy=mean(configurations.outcome, level),
-        balance=mean(residual, level),
-        experts=tuple(_expert(configurations, k, bins, each) for k in range(configurations.num_experts)),
+        ece=ece,
+        adaptive_ece=binned_gap(residual, mass, bins, level=level, noise=noise),
+        smooth_ece=smooth(configurations, level=level),
+        classwise_ece=NONE if predictions is None else classwise(predictions, bins=bins, level=level),
+        plain_ece=ece._replace(value=plain.value),
+        accuracy=proportion(float(configurations.outcome.mean()), n, level),
+        balance=normal(float(residual.mean()), spread(residual, noise), level),
+        experts_ece=experts_gap(configurations, bins=bins, level=level),
+        experts=tuple(
+            _expert(configurations, k, bins, each, (ece, plain, level))
+            for k in range(configurations.num_experts)
+        ),
     )
 
 
-def _expert(configurations: Configurations, k: int, bins: int, level: float) -> Expert:
+def equal_masses(confidence: np.ndarray, bins: int) -> np.ndarray:
+    """The bin of equal mass of each confidence; no edge falls between values that rounding sets apart. [N]"""
+    rounded = torch.as_tensor(confidence.round(9))
+    return mass_bins(rounded, torch.ones_like(rounded), bins).numpy()
+
+
+def _expert(
+    configurations: Configurations,
+    k: int,
+    bins: int,
+    level: float,
+    mixture: tuple[Estimate, "_Plain", float],
+) -> Expert:
     assert configurations.outcome is not None
     assert configurations.own_outcome is not None
     routing = configurations.routing[:, k].astype(np.float64)
-    own = configurations.own_outcome[:, k] - configurations.own_confidence[:, k].astype(np.float64)
+    confidence = configurations.own_confidence[:, k].astype(np.float64)
+    own, noise = configurations.own_outcome[:, k] - confidence, confidence * (1 - confidence)
     index = width_bins(torch.as_tensor(configurations.own_confidence[:, k]), bins).numpy()
-    leads = configurations.leading == k
+    leads = (configurations.leading == k).astype(np.float64)
+
+    def on(weights: np.ndarray) -> Estimate:
+        total = weights.sum()
+        if total <= 0 or total**2 / (weights**2).sum() < FEWEST:
+            return NONE
+        return binned_gap(own, index, bins, weights, level, noise=noise)
+
+    view, says = on(routing), configurations.experts[:, k].astype(np.float64)
+    balance = routing * (configurations.outcome - says)
     return Expert(
         share=mean(routing, level),
-        leads=float(leads.mean()),
-        view=_on(routing, own, index, bins, level),
-        region=_on(leads.astype(np.float64), own, index, bins, level),
-        balance=mean(routing * (configurations.outcome - configurations.experts[:, k]), level),
+        leads=proportion(float(leads.mean()), len(leads), level),
+        view=view,
+        region=on(leads),
+        balance=normal(float(balance.mean()), spread(balance, routing**2 * says * (1 - says)), level),
+        excess=_excess(*mixture, view, _Plain.of(own, index, bins, routing)),
     )
 
 
-def _on(weights: np.ndarray, residual: np.ndarray, index: np.ndarray, bins: int, level: float) -> Estimate:
-    total = weights.sum()
-    if total <= 0 or total**2 / (weights**2).sum() < FEWEST:
+class _Plain(NamedTuple):
+    """The plain ECE T = Σ_b |gap_b|, what each row adds to it, and how much too high it may be on average."""
+
+    value: float
+    influence: np.ndarray  # [N], of mean 0
+    bias: float
+
+    @classmethod
+    def of(
+        cls, residual: np.ndarray, index: np.ndarray, bins: int, weights: np.ndarray | None = None
+    ) -> "_Plain":
+        weight = np.ones(len(residual)) if weights is None else weights / max(weights.mean(), 1e-12)
+        pushed = weight * residual
+        gaps, squares = (np.bincount(index, values, minlength=bins) for values in (pushed, pushed**2))
+        signed = np.where(gaps < 0, -1.0, 1.0)[index] * pushed
+        value, n = float(np.abs(gaps).sum()) / len(residual), len(residual)
+        # E|μ + σZ| − |μ| is largest at μ = 0: σ √(2/π)
+        return cls(value, signed - weight * value, float(np.sqrt(2 / np.pi * squares).sum()) / n)
+
+
+def _excess(ece: Estimate, mixture: _Plain, level: float, view: Estimate, expert: _Plain) -> Estimate:
+    """ECE − ECE_k from below: T less all the bias that it can have, less T_k with the bias that it has."""
+    if np.isnan(view.value):
         return NONE
-    return binned_gap(residual, index, bins, weights, level)
+    difference = mixture.influence - expert.influence
+    error = float(np.sqrt((difference**2).sum())) / len(difference)
+    bound = at_least(mixture.value - mixture.bias - expert.value, error, level)
+    return bound._replace(value=max(ece.value - view.value, bound.low))

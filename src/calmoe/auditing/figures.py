@@ -36,7 +36,7 @@ def figures(report: "AuditReport") -> dict[str, Drawn]:
 @rc_context(STYLE)
 def fragility(found: Fragility) -> Drawn:
     """Demonstrated calibration error against the KL radius, an adversary a line, with intervals."""
-    figure = new_figure(COLUMN * 1.3, 2.6)
+    figure = new_figure(COLUMN * 1.3, 3.1)
     axes = figure.add_subplot()
     for curve in found.curves:
         title, colour, marker = _CURVES[curve.name]
@@ -59,7 +59,7 @@ def fragility(found: Fragility) -> Drawn:
         ylabel="calibration error on held-out labels",
         ylim=(min(0, *axes.get_ylim()), None),
     )
-    axes.legend(title="reweighting", loc="upper left")
+    axes.legend(title="reweighting", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     ends = ", ".join(f"{_CURVES[c.name][0]} {told(c.error[-1])}" for c in found.curves)
     return Drawn(
         figure,

@@ -6,6 +6,8 @@ earlier rows, tilts the judged rows by what was learned from earlier rows (`lear
 on the judged rows' labels: the mean of a s_b D is an unbiased estimate of an error that a reweighting within
 the radius forces, and so of something no larger than F(ε). (Signs chosen on the judged rows' configurations,
 even without their labels, would follow the accidents of the sample: too high by about E|m − f| √(bins/n).)
+The signs are chosen once, before the first judged block: blocks that push a bin to opposite sides cancel,
+and their densities together would be a reweighting that forces less than each of them.
 """
 
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import Estimate, binned_gap, normal
+from calmoe.auditing.estimates import RARE, Estimate, binned_gap, normal
 from calmoe.auditing.learning import Learned, learn
 from calmoe.auditing.tilting import tilt
 
@@ -31,10 +33,13 @@ class Seen(NamedTuple):
     region: np.ndarray  # [n] the leading expert
     value: np.ndarray  # [n] what a label-free adversary tilts
     residual: np.ndarray  # [n] Y − f
+    noise: np.ndarray  # [n] f (1 − f)
 
 
-Attack = Callable[[Seen, Seen, float, int], tuple[np.ndarray, np.ndarray]]
-"""(past, now, radius, bins) -> a density of mean 1 on the rows of now, and the sign [B] it pushes bins to."""
+Attack = Callable[[Seen, Seen, float, int, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
+"""(past, now, radius, bins, signs) -> a density of mean 1 on the rows of now, and the signs [B] it pushes to.
+
+Signs that are given are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,7 @@ class Curve:
     error: E[a s_b D], the signs s chosen without these labels: unbiased for the population's
         Σ_b s_b E[a D 1_b] ≤ F(ε); two-sided interval.
     ece: the ECE of the population under the density a, at equal-width bins, with `total_gap`'s interval.
+    plain_ece: what `calmoe.metrics.ece` gives on the judged rows with a as weights; biased upward.
     effective: Kish's effective number of rows under a, (Σ a)² / Σ a².
     """
 
@@ -51,15 +57,23 @@ class Curve:
     radii: np.ndarray  # [R]
     error: tuple[Estimate, ...]
     ece: tuple[Estimate, ...]
+    plain_ece: np.ndarray  # [R]
     effective: np.ndarray  # [R]
     densities: np.ndarray  # [R, J] float32: the reweighting of the judged rows itself
 
-    def reaches(self, error: float, *, surely: bool = False) -> float | None:
-        """The smallest radius, interpolated, at which the error is forced; surely: its lower end is."""
-        values = np.array([point.low if surely else point.value for point in self.error])
+    def reaches(self, error: float) -> Estimate:
+        """The smallest radius, interpolated, at which the error is forced; infinite: not within the radii.
+
+        Its interval: where the curve's upper ends reach the error, and where its lower ends do.
+        """
+        ends = (np.array([getattr(point, end) for point in self.error]) for end in ("value", "high", "low"))
+        value, low, high = (self._crosses(values, error) for values in ends)
+        return Estimate(value, low, high, float("nan"))
+
+    def _crosses(self, values: np.ndarray, error: float) -> float:
         above = np.flatnonzero(values >= error)
         if not len(above):
-            return None
+            return float("inf")
         i = int(above[0])
         if i == 0:
             return float(self.radii[0])
@@ -74,8 +88,9 @@ class Fragility:
     configurations: knows what was learned about m(S) − f. regions: may only change how often each expert
     leads, the shifts that leave a hard-routed mixture calibrated. disagreement, entropy: tilt towards more or
     less of it; no label is needed to do so.
-    doubling: the smallest KL at which the first curve reaches twice the ECE, or twice 0.01 where the ECE is
-    smaller; None: not within the radii. doubling_surely: the same for the curve's lower ends.
+    doubling: the smallest KL at which the first curve reaches `doubled`: twice the ECE, or twice 0.01 where
+    the ECE is smaller. Since the true curve lies above the demonstrated one, the true KL is below the
+    interval's upper end, and may be below its lower one. Infinite: not within the radii.
     """
 
     configurations: Curve
@@ -84,8 +99,7 @@ class Fragility:
     entropy: Curve
     rows: np.ndarray  # [J] the judged rows, in the order of `densities`
     doubled: float
-    doubling: float | None
-    doubling_surely: float | None
+    doubling: Estimate
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -100,16 +114,18 @@ def fragility(
     bins: int = 15,
     level: float = 0.95,
     seed: int = 0,
+    inside: Callable[[float], None] = lambda share: None,
 ) -> Fragility:
-    """Attack and demonstrate; `learned` is worked out where it is not given."""
+    """Attack and demonstrate; `learned` is worked out where not given, `inside` is told how far it is."""
     learned = learned or learn(configurations, seed)
     everywhere, residual = configurations.bins(bins), configurations.residual
-    leading = configurations.leading
+    leading, noise = configurations.leading, configurations.noise
 
     def seen(rows: np.ndarray, expected: np.ndarray, values: np.ndarray) -> Seen:
-        return Seen(expected, everywhere[rows], leading[rows], values[rows], residual[rows])
+        return Seen(expected, everywhere[rows], leading[rows], values[rows], residual[rows], noise[rows])
 
     def curve(name: str, attack: Attack, values: np.ndarray) -> Curve:
+        inside(list(ATTACKS).index(name) / len(ATTACKS))
         blocks = [
             (
                 part,
@@ -120,19 +136,15 @@ def fragility(
         ]
         return _demonstrate(name, attack, blocks, radii, bins, level)
 
-    curves = {
-        "configurations": curve("configurations", _informed, residual),
-        "regions": curve("regions", _regional, residual),
-        "disagreement": curve("disagreement", _blind, configurations.disagreement),
-        "entropy": curve("entropy", _blind, configurations.entropy),
-    }
-    doubled = 2 * max(binned_gap(residual, everywhere, bins, level=level).value, SMALLEST)
+    values = {"disagreement": configurations.disagreement, "entropy": configurations.entropy}
+    curves = {name: curve(name, attack, values.get(name, residual)) for name, attack in ATTACKS.items()}
+    ece = binned_gap(residual, everywhere, bins, level=level, noise=noise)
+    doubled = 2 * max(ece.value, SMALLEST)
     return Fragility(
         **curves,
         rows=learned.rows,
         doubled=doubled,
         doubling=curves["configurations"].reaches(doubled),
-        doubling_surely=curves["configurations"].reaches(doubled, surely=True),
     )
 
 
@@ -163,8 +175,12 @@ def _best(starts: list[np.ndarray], push: Callable[[np.ndarray], np.ndarray]) ->
     return best
 
 
-def _informed(past: Seen, now: Seen, radius: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
+def _informed(
+    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Tilts s_b ĥ(S)."""
+    if signs is not None:
+        return tilt(signs[now.binned] * now.expected, radius), signs
 
     def push(signs: np.ndarray) -> np.ndarray:
         density = tilt(signs[past.binned] * past.expected, radius)
@@ -181,7 +197,9 @@ def _informed(past: Seen, now: Seen, radius: float, bins: int) -> tuple[np.ndarr
     return tilt(signs[now.binned] * now.expected, radius), signs
 
 
-def _regional(past: Seen, now: Seen, radius: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
+def _regional(
+    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Tilts the shares of the leading experts by the mean of s_b D in each region."""
     experts = int(max(past.region.max(), now.region.max())) + 1
     table = np.zeros((experts, bins))
@@ -196,17 +214,29 @@ def _regional(past: Seen, now: Seen, radius: float, bins: int) -> tuple[np.ndarr
 
     ones = np.ones(bins)
     starts = [_signs(table.sum(axis=0)), ones, -ones, *map(_signs, table), *map(_signs, -table)]
-    signs = _best(starts, lambda signs: density(signs, shares) @ table)
+    if signs is None:
+        signs = _best(starts, lambda signs: density(signs, shares) @ table)
     return density(signs, shares_now)[now.region], signs
 
 
-def _blind(past: Seen, now: Seen, radius: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
+def _blind(
+    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Tilts a value that needs no label, upward or downward, whichever did more in the past."""
     pushed = [
         _pushed(past.residual, past.binned, bins, tilt(sign * past.value, radius)) for sign in (1.0, -1.0)
     ]
-    worse = int(np.argmax([np.abs(push).sum() for push in pushed]))
-    return tilt((1.0, -1.0)[worse] * now.value, radius), _signs(pushed[worse])
+    worse = int(np.argmax([np.abs(push).sum() if signs is None else signs @ push for push in pushed]))
+    signs = _signs(pushed[worse]) if signs is None else signs
+    return tilt((1.0, -1.0)[worse] * now.value, radius), signs
+
+
+ATTACKS: dict[str, Attack] = {
+    "configurations": _informed,
+    "regions": _regional,
+    "disagreement": _blind,
+    "entropy": _blind,
+}
 
 
 def _demonstrate(
@@ -219,27 +249,32 @@ def _demonstrate(
 ) -> Curve:
     """Each block under its own adversary; densities have mean 1 in each block, so that blocks weigh alike."""
     index = np.concatenate([now.binned for *_, now in blocks])
-    residual = np.concatenate([now.residual for *_, now in blocks])
-    errors, eces, effective = [], [], []
+    residual, noise = (
+        np.concatenate([getattr(now, name) for *_, now in blocks]) for name in ("residual", "noise")
+    )
+    errors, eces, plain, effective = [], [], [], []
     densities = np.ones((len(radii), len(residual)), np.float32)
     for i, radius in enumerate(radii):
-        forced, variance = 0.0, 0.0
+        forced, variance, signs = 0.0, 0.0, None
         for part, past, now in blocks:
-            density, signs = attack(past, now, radius, bins)
+            density, signs = attack(past, now, radius, bins, signs)
             pushed = signs[now.binned] * now.residual
             here = float((density * pushed).mean())
             forced += here * len(part)
-            variance += float((density**2 * (pushed - here) ** 2).sum())
+            seldom = min(float((density**2 * now.noise).sum()), RARE * float(density.max()) ** 2)
+            variance += max(float((density**2 * (pushed - here) ** 2).sum()), seldom)
             densities[i, part] = density
         errors.append(normal(forced / len(residual), variance**0.5 / len(residual), level))
         weights = densities[i].astype(np.float64)
-        eces.append(binned_gap(residual, index, bins, weights, level))
+        eces.append(binned_gap(residual, index, bins, weights, level, noise=noise))
+        plain.append(np.abs(np.bincount(index, weights * residual, minlength=bins)).sum() / weights.sum())
         effective.append(float(weights.sum() ** 2 / (weights**2).sum()))
     return Curve(
         name=name,
         radii=np.array(radii),
         error=tuple(errors),
         ece=tuple(eces),
+        plain_ece=np.array(plain),
         effective=np.array(effective),
         densities=densities,
     )

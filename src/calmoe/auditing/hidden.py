@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from sklearn.tree import DecisionTreeRegressor
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import Estimate, at_least, binned_gap, normal
+from calmoe.auditing.estimates import Estimate, at_least, binned_gap, normal, proportion, spread
 from calmoe.auditing.learning import Learned, learn
 
 STRATUM = 50  # rows of nearly equal confidence among which residuals are exchanged
@@ -22,8 +22,8 @@ class Rule:
     """Configurations that a reader can name: how many they are, and which way they are off."""
 
     text: str
-    share: float
-    gap: Estimate  # E[Y − f | rule]; the intervals of all rules hold together
+    share: Estimate
+    gap: Estimate  # E[Y − f | rule]; the intervals of all rules hold together, those of the shares too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class Hidden:
         rows is taken off as it is, biased upward, so that the bound errs on the low side.
     p_calibrated: of the null "calibrated in every configuration", m(S) = f: the sum of D ĥ(S) against its
         variance Σ ĥ² f (1 − f) under that null.
-    p_hidden: of the null "given f, the configuration says nothing more": the same sum against its law when
-        residuals are exchanged among rows of nearly equal f (its mean and variance are known exactly).
+    p_hidden: of the null "given f, the configuration says nothing more": the same sum, both sides freed from
+        what is linear in f, against its law when residuals are exchanged among rows of nearly equal f.
     """
 
     level_set: Estimate
@@ -62,18 +62,21 @@ def hidden(
     judged, binned = residual[learned.rows], index[learned.rows]
     witness = np.where(learned.expected >= 0, 1.0, -1.0)
     signs = np.where(np.bincount(binned, judged, minlength=bins) >= 0, 1.0, -1.0)
+    noise = configurations.noise
     return Hidden(
-        level_set=binned_gap(residual, index, bins, level=level),
-        witness=_lower(judged * witness, level),
-        cancelled=_lower(judged * (witness - signs[binned]), level),
+        level_set=binned_gap(residual, index, bins, level=level, noise=noise),
+        witness=_lower(judged, witness, noise[learned.rows], level),
+        cancelled=_lower(judged, witness - signs[binned], noise[learned.rows], level),
         p_calibrated=_p_calibrated(judged, configurations.confidence[learned.rows], learned.expected),
         p_hidden=_p_hidden(configurations, learned, seed),
         rules=_rules(configurations, learned, index, bins, level),
     )
 
 
-def _lower(values: np.ndarray, level: float) -> Estimate:
-    return at_least(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, level)
+def _lower(residual: np.ndarray, weights: np.ndarray, noise: np.ndarray, level: float) -> Estimate:
+    """A bound from below on E[w D]."""
+    values = weights * residual
+    return at_least(float(values.mean()), spread(values, weights**2 * noise), level)
 
 
 def _p_calibrated(residual: np.ndarray, confidence: np.ndarray, expected: np.ndarray) -> float:
@@ -83,23 +86,43 @@ def _p_calibrated(residual: np.ndarray, confidence: np.ndarray, expected: np.nda
 
 
 def _p_hidden(configurations: Configurations, learned: Learned, seed: int) -> float:
-    """Within a stratum of m rows, Σ (ĥ − mean)(D − mean) has mean 0 and variance SS_ĥ SS_D / (m − 1)."""
+    """Within a stratum of m rows, let u and e be ĥ and D less their lines in f: Σ u e has mean 0.
+
+    Were f not taken out, an ECE that changes inside a stratum would pass for something hidden. The e are
+    exchanged (Freedman and Lane), which gives Σ u e the variance SS_u SS_e / (m − 2); or, where the noise
+    changes with u, Σ u² e² m / (m − 2). The larger of the two, over all strata, counts.
+    """
     confidence, residual = configurations.confidence[learned.rows], configurations.residual[learned.rows]
-    score = variance = 0.0
+    score = exchanged = own = 0.0
     ties = np.random.default_rng(seed).random(len(confidence))
     for part in learned.parts():
         order = part[np.lexsort((ties[part], confidence[part]))]
         stratum = np.arange(len(order)) * max(len(order) // STRATUM, 1) // len(order)
         counts = np.bincount(stratum)
-        left, right = (_centred(values[order], stratum, counts) for values in (learned.expected, residual))
+        f = _centred(confidence[order], stratum, counts)
+        left, right = (
+            _detrended(_centred(values[order], stratum, counts), f, stratum)
+            for values in (learned.expected, residual)
+        )
+        free = np.maximum(counts - 2, 1)
         score += float((left * right).sum())
         squares = np.bincount(stratum, left**2) * np.bincount(stratum, right**2)
-        variance += float((squares / np.maximum(counts - 1, 1)).sum())
+        exchanged += float((squares / free).sum())
+        own += float((np.bincount(stratum, (left * right) ** 2) * counts / free).sum())
+    variance = max(exchanged, own)
     return float(ndtr(-score / variance**0.5)) if variance > 0 else 1.0
 
 
 def _centred(values: np.ndarray, stratum: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return values - (np.bincount(stratum, values) / counts)[stratum]
+
+
+def _detrended(values: np.ndarray, f: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+    """values less their line in f, stratum by stratum, rounding taken for zero; both are centred."""
+    squares = np.bincount(stratum, f**2)
+    slope = np.bincount(stratum, values * f) / np.where(squares > 1e-16, squares, np.inf)
+    left = values - slope[stratum] * f
+    return np.where(np.abs(left) > 1e-12, left, 0.0)
 
 
 def _rules(
@@ -128,11 +151,12 @@ def _rules(
     found = np.unique(leaf)
     rules = []
     for node in found:
-        inside = residual[judged][leaf == node]
-        error = float(inside.std(ddof=1)) / len(inside) ** 0.5 if len(inside) > 1 else float("nan")
-        gap = normal(float(inside.mean()), error, 1 - (1 - level) / len(found))
-        rules.append(Rule(_path(tree.tree_, int(node), names), len(inside) / len(judged), gap))
-    return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share)))
+        rows = judged[leaf == node]
+        inside, each = residual[rows], 1 - (1 - level) / len(found)
+        gap = normal(float(inside.mean()), spread(inside, configurations.noise[rows]), each)
+        share = proportion(len(rows) / len(judged), len(judged), each)
+        rules.append(Rule(_path(tree.tree_, int(node), names), share, gap))
+    return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share.value)))
 
 
 def _path(tree: object, leaf: int, names: list[str]) -> str:

@@ -6,6 +6,7 @@ rows come in random blocks, and a block is judged by a model of the blocks befor
 martingale, so its variance is the sum of the squares and normal intervals hold. The first block only teaches.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from calmoe.auditing.configurations import Configurations
 
 FIRST, LATER = 0.4, 3  # the share of rows that only teach, and how many blocks are judged
 MOST = 200_000  # rows that a model is taught from
+MANY = 20_000  # rows from which a larger model pays
 SOME = 20_000  # rows of the past that are kept at hand
 FEWEST = 200  # rows below which there is nothing to learn from
 
@@ -43,8 +45,16 @@ def blocks(rows: int, seed: int = 0) -> list[np.ndarray]:
     return np.split(order, ends)
 
 
-def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray] | None = None) -> Learned:
-    """Gradient boosting of D = Y − f on the configuration, block after block; parts: other blocks of rows."""
+def learn(
+    configurations: Configurations,
+    seed: int = 0,
+    parts: list[np.ndarray] | None = None,
+    inside: Callable[[float], None] = lambda share: None,
+) -> Learned:
+    """Gradient boosting of D = Y − f on the configuration, block by block; parts: other blocks of rows.
+
+    `inside` hears how far it is.
+    """
     features, residual = configurations.features(), configurations.residual
     parts = parts or blocks(len(residual), seed)
     expected, recalled, kept = [], [], []
@@ -52,7 +62,7 @@ def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray]
         past = np.concatenate(parts[:i][::-1])[:MOST]  # rows are in random order, the latest first
         model = HistGradientBoostingRegressor(
             learning_rate=0.06,
-            max_iter=100,
+            max_iter=50 if len(past) < MANY else 100,
             max_leaf_nodes=8,
             min_samples_leaf=max(20, len(past) // 200),
             l2_regularization=1.0,
@@ -64,6 +74,7 @@ def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray]
             model.fit(features[past], residual[past])
             expected.append(model.predict(features[parts[i]]))
             recalled.append(model.predict(features[kept[-1]]))
+        inside(i / LATER)
     return Learned(
         rows=np.concatenate(parts[1:]),
         block=np.repeat(np.arange(1, len(parts)), [len(part) for part in parts[1:]]),

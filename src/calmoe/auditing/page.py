@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from calmoe.auditing.audit import AuditReport
 
 CAPTIONS = {
-    "experts": "The mixture's ECE beside that of its experts.",
-    "fragility": "The calibration error under reweightings, on labels that they were not chosen on.",
+    "experts": "A mark is an estimate and its bar the interval; one that touches 0 may well be calibrated. "
+    "A mixture right of all its experts is worse than they are; one at 0, beside experts that are not, leans "
+    "on their errors cancelling.",
+    "fragility": "A line says how large the calibration error becomes, on labels it was not chosen on, when "
+    "the configurations are reweighted by as much as the KL below; bands are intervals. "
+    "A line that climbs at once belongs to a mixture that a small shift breaks, a flat one to calibration "
+    "that does not hang on the mix.",
     "certificates": certified.CAPTION,
-    "auditors": "The moments of all auditors; a dot marks those that differ from zero, all taken together.",
+    "auditors": "Red cells are more often right than they say and blue ones less, where that expert has "
+    "weight and the mixture that confidence; a dot marks what differs from zero, all cells taken together. "
+    "A row of one colour blames an expert, a column a level of confidence, and colours that change within a "
+    "column are errors that cancel.",
 }
 
 
@@ -33,7 +41,7 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
             heading="The aggregate and its experts",
             how="ECE of the population at fixed bins: the usual upward bias is taken off, and an interval "
             "that starts at 0 means that calibrated predictions could look like this.",
-            tables=[_experts(report)],
+            tables=[_family(report), _experts(report), _against(report)],
             figures=shown("experts"),
         )
     ]
@@ -108,34 +116,45 @@ def _headings(*names: tuple[str, str]) -> tuple[Heading, ...]:
 
 
 def _experts(report: "AuditReport") -> Grid:
-    found = report.aggregate
-    unknown = Estimate(*[float("nan")] * 4)
-    rows = [
-        (label("mixture", "mixture"), signed(1.0), *_pair(found.ece), *_pair(unknown), *_pair(found.balance))
-    ]
-    for k, expert in enumerate(found.experts):
-        name = label(f"expert {k}", f"expert_{k}")
-        rows.append(
-            (
-                name,
-                signed(expert.share.value),
-                *_pair(expert.view),
-                *_pair(expert.region),
-                *_pair(expert.balance),
-            )
+    rows = tuple(
+        (
+            label(f"expert {k}", f"expert_{k}"),
+            *_pair(expert.share),
+            *_pair(expert.view),
+            *_pair(expert.region),
         )
+        for k, expert in enumerate(report.aggregate.experts)
+    )
     headings = _headings(
-        ("", "who"),
-        ("share", "share"),
-        ("ECE on its view", "view*"),
-        ("ECE where it leads", "region*"),
-        ("balance", "balance*"),
+        ("", "who"), ("share", "share*"), ("ECE on its view", "view*"), ("ECE where it leads", "region*")
     )
-    return Grid(
-        "The mixture and its experts: E[r (Y − f)] is the balance",
-        headings,
-        (tuple(rows[:1]), tuple(rows[1:])),
+    return Grid("The experts, each by the class that it predicts itself", headings, (rows,))
+
+
+def _against(report: "AuditReport") -> Grid:
+    rows = tuple(
+        (label(f"expert {k}", f"expert_{k}"), *_pair(expert.balance), *_pair(expert.excess))
+        for k, expert in enumerate(report.aggregate.experts)
     )
+    headings = _headings(
+        ("", "who"), ("balance", "balance*"), ("the mixture's ECE less that on its view", "excess*")
+    )
+    return Grid("The experts beside the mixture: E[r (Y − f)] is the balance", headings, (rows,))
+
+
+def _family(report: "AuditReport") -> Grid:
+    found = report.aggregate
+    rows = (
+        (label("accuracy", "accuracy"), *_pair(found.accuracy)),
+        (label("balance: accuracy less confidence", "balance"), *_pair(found.balance)),
+        (label("ECE, bins of equal width", "ece"), *_pair(found.ece)),
+        (label("ECE, bins of equal mass", "adaptive_ece"), *_pair(found.adaptive_ece)),
+        (label("smooth ECE", "smooth_ece"), *_pair(found.smooth_ece)),
+        (label("class-wise ECE", "classwise_ece"), *_pair(found.classwise_ece)),
+        (label("the usual ECE, biased upward", "plain_ece"), *_pair(found.plain_ece)),
+        (label("the experts' ECE on their views, on average", "experts_ece"), *_pair(found.experts_ece)),
+    )
+    return Grid("The mixture", _headings(("", "what"), ("estimate", "value*")), (rows,))
 
 
 def _hidden(report: "AuditReport") -> Grid:
@@ -156,9 +175,9 @@ def _hidden(report: "AuditReport") -> Grid:
 def _rules(report: "AuditReport") -> Grid:
     assert report.hidden is not None
     rows = tuple(
-        (label(rule.text, rule.text), signed(rule.share), *_pair(rule.gap)) for rule in report.hidden.rules
+        (label(rule.text, rule.text), *_pair(rule.share), *_pair(rule.gap)) for rule in report.hidden.rules
     )
-    headings = _headings(("configurations", "rule"), ("share", "share"), ("accuracy − confidence", "gap*"))
+    headings = _headings(("configurations", "rule"), ("share", "share*"), ("accuracy − confidence", "gap*"))
     return Grid("Which configurations, and which way", headings, (rows,))
 
 

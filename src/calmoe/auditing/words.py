@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calmoe.auditing import certified, repaired
+from calmoe.auditing.auditors import ENOUGH
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate
 from calmoe.auditing.hidden import Hidden
@@ -18,6 +19,8 @@ def told(found: Estimate) -> str:
     """`0.031 [0.022, 0.040]`, or `at least 0.031` for a one-sided bound (its value is in the tables)."""
     if np.isnan(found.value):
         return "unknown"
+    if np.isnan(found.low):
+        return f"{found.value:.3f} (too few rows for an interval)"
     if np.isinf(found.high):
         return f"at least {max(found.low, 0.0):.3f}"
     return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
@@ -42,7 +45,7 @@ def _aggregate(found: Aggregate) -> str:
     text += f"; on average it is off by {told(found.balance)} (accuracy less confidence)."
     if len(found.experts) == 1:
         return text
-    text += f" On their routing-weighted views its experts' ECE is {found.experts_ece:.3f} on average."
+    text += f" On their routing-weighted views its experts' ECE is {told(found.experts_ece)} on average."
     if found.worse_than_experts:
         text += " The mixture is calibrated worse than every one of its experts."
     if found.calibrated_unlike_experts:
@@ -57,15 +60,27 @@ def _hidden(found: Hidden) -> str:
         if sure
         else "no miscalibration of single configurations was found"
     )
-    text += f" (p = {found.p_calibrated:.2g} for “calibrated in every configuration”)"
     if found.cancelled.low > 0:
         text += f"; {told(found.cancelled)} of it cancels inside the bins, where no ECE can see it"
-    text += f" (p = {found.p_hidden:.2g} for “given the confidence, the configuration says nothing more”)."
-    clear = [rule for rule in found.rules if rule.gap.low > 0 or rule.gap.high < 0]
+    text += (
+        f". p = {found.p_calibrated:.2g} for “calibrated in every configuration”, {found.p_hidden:.2g} for "
+        "“given the confidence, the configuration says nothing more”."
+    )
+    named = found.rules if len(found.rules) > 1 else ()
+    clear = [rule for rule in named if rule.gap.low > 0 or rule.gap.high < 0]
     for rule in clear[:2] if found.p_hidden < 0.05 else []:
         side = "underconfident" if rule.gap.value > 0 else "overconfident"
-        text += f" Where {rule.text} ({rule.share:.0%} of rows) it is {side} by {abs(rule.gap.value):.3f}."
+        text += (
+            f" Where {rule.text} ({rule.share.value:.0%} of rows) it is {side} by {told(_size(rule.gap))}."
+        )
     return text
+
+
+def _size(gap: Estimate) -> Estimate:
+    """A gap of either sign as how much it is."""
+    if gap.value >= 0:
+        return gap
+    return Estimate(-gap.value, -gap.high, -gap.low, gap.standard_error)
 
 
 def _fragility(report: "AuditReport") -> str:
@@ -73,21 +88,25 @@ def _fragility(report: "AuditReport") -> str:
     assert found is not None
     curve, last = found.configurations, len(found.configurations.radii) - 1
     at = next((i for i, radius in enumerate(curve.radii) if radius >= 0.1), last)
+    force = "forces" if curve.error[at].low > 0 else "is not shown to force"
     text = (
-        f"a reweighting of the configurations with KL {curve.radii[at]:g} brings the calibration error to "
-        f"{told(curve.error[at])}, shown on labels it was not chosen on; reweighting the experts' regions "
-        f"alone to {told(found.regions.error[at])}."
+        f"a reweighting of the configurations with KL {curve.radii[at]:g} {force} a calibration error: "
+        f"{told(curve.error[at])} on labels it was not chosen on; reweighting the experts' regions alone "
+        f"gives {told(found.regions.error[at])}."
     )
-    if found.doubling is None:
-        return text + f" No KL up to {curve.radii[-1]:g} was found to double the ECE."
-    sure = "" if found.doubling_surely is None else f", surely from KL {found.doubling_surely:.3f} on"
-    return text + f" The ECE doubles (to {found.doubled:.3f}) at KL {found.doubling:.3f}{sure}."
+    if not np.isinf(found.doubling.high):
+        where = f"at KL {found.doubling.value:.3f}, surely at {found.doubling.high:.3f}"
+        return text + f" The ECE doubles (to {found.doubled:.3f}) {where}."
+    return text + f" No KL up to {curve.radii[-1]:g} is shown to double the ECE (to {found.doubled:.3f})."
 
 
 def _auditors(report: "AuditReport") -> str:
     found = report.indicators
     judged = int((~np.isnan(found.low)).sum())
-    text = f"{int(found.found.sum())} of {judged} expert-and-bin moments differ from zero"
+    if not judged:
+        text = f"no expert has {ENOUGH} effective rows in any bin, so that no moment is judged"
+    else:
+        text = f"{int(found.found.sum())} of {judged} expert-and-bin moments differ from zero"
     if found.found.any():
         k, j = np.unravel_index(np.abs(np.where(found.found, found.moments, 0)).argmax(), found.moments.shape)
         text += (

@@ -1,7 +1,8 @@
 """Worlds where the truth is known: a finite set of configurations s with P(s), routing, experts and m(s).
 
 Every quantity that the audit estimates is here an exact finite sum, so that an audit can be held against it.
-Two classes; `confidence` and `correct` are those of the predicted class, as in the audit.
+`confidence` and `correct` are those of the predicted class, as in the audit. Here with two classes;
+`calmoe.auditing.multiclass` has more.
 
 >>> world = cancelling(seed=0, delta=0.1)
 >>> round(world.hidden, 6), round(world.level_set_error, 6)
@@ -10,6 +11,7 @@ Two classes; `confidence` and `correct` are those of the predicted class, as in 
 1000
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
@@ -25,29 +27,29 @@ from calmoe.predictions import Predictions
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
-    """M configurations of a two-class mixture of K experts; `truth` is m(s) = P(Y = 1 | s)."""
+class Finite(ABC):
+    """M configurations of a mixture of K experts, and the exact sums over them."""
 
     probability: np.ndarray  # [M], sums to 1
     routing: np.ndarray  # [M, K]
-    experts: np.ndarray  # [M, K] each expert's probability of class 1
-    truth: np.ndarray  # [M]
-    said: np.ndarray | None = None  # [M] the mixture's probability of class 1, where it is recalibrated
 
     @property
-    def mixture(self) -> np.ndarray:
-        """f(s), the probability of class 1: Σ_k r_k f_k unless another was said. [M]"""
-        return (self.routing * self.experts).sum(axis=1) if self.said is None else self.said
-
-    @property
+    @abstractmethod
     def confidence(self) -> np.ndarray:
         """The probability of the predicted class. [M]"""
-        return np.maximum(self.mixture, 1 - self.mixture)
 
     @property
+    @abstractmethod
     def correct(self) -> np.ndarray:
         """The probability that the predicted class is right: m for the predicted class. [M]"""
-        return np.where(self.mixture > 0.5, self.truth, 1 - self.truth)
+
+    @abstractmethod
+    def own(self, expert: int) -> tuple[np.ndarray, np.ndarray]:
+        """An expert's probability of the class that it predicts itself, and its true one. [M], [M]"""
+
+    @abstractmethod
+    def sample(self, rows: int, seed: int) -> Predictions:
+        """Rows drawn from the world; the group "configuration" holds the index of s."""
 
     @property
     def gap(self) -> np.ndarray:
@@ -58,34 +60,6 @@ class World:
     def region(self) -> np.ndarray:
         """The leading expert. [M]"""
         return self.routing.argmax(axis=1)
-
-    def recalibrated(self, transform: Callable[[MixtureOutput], MixtureOutput]) -> "World":
-        """The same world after a recalibration of its mixture: what it would be on all rows there are."""
-        each = self._predictions(np.arange(len(self.probability)), None)
-        return replace(self, said=transform(each.output).probs[:, 1].numpy())
-
-    @property
-    def nll(self) -> float:
-        """E[−log f_Y]."""
-        f = self.mixture
-        return float(-self.probability @ (self.truth * np.log(f) + (1 - self.truth) * np.log1p(-f)))
-
-    def sample(self, rows: int, seed: int) -> Predictions:
-        """Rows drawn from the world; the group "configuration" holds the index of s."""
-        random = np.random.default_rng(seed)
-        drawn = random.choice(len(self.probability), size=rows, p=self.probability)
-        labels = (random.random(rows) < self.truth[drawn]).astype(np.int64)
-        return self._predictions(drawn, labels)
-
-    def _predictions(self, drawn: np.ndarray, labels: np.ndarray | None) -> Predictions:
-        mixture, experts = self.mixture[drawn], self.experts[drawn]
-        return Predictions.from_probs(
-            np.stack([1 - mixture, mixture], axis=1),
-            labels,
-            routing=self.routing[drawn],
-            expert_probs=np.stack([1 - experts, experts], axis=2),
-            groups={"configuration": drawn},
-        )
 
     @property
     def balance(self) -> float:
@@ -118,12 +92,15 @@ class World:
 
     def expert_ece(self, expert: int, bins: int = 15, *, region: bool = False) -> float:
         """The ECE of an expert's own predicted class on its routing-weighted view, or on its hard region."""
-        own = self.experts[:, expert]
-        confidence, correct = np.maximum(own, 1 - own), np.where(own > 0.5, self.truth, 1 - self.truth)
+        confidence, correct = self.own(expert)
         view = (self.region == expert).astype(float) if region else self.routing[:, expert]
         mass = self.probability * view
         index = width_bins(torch.as_tensor(confidence), bins).numpy()
         return float(np.abs(np.bincount(index, mass * (correct - confidence))).sum() / mass.sum())
+
+    @abstractmethod
+    def classwise_ece(self, bins: int = 15) -> float:
+        """The mean over classes of Σ_b |E[(P(Y = c | s) − f_c) 1_b]|."""
 
     def moments(self, auditors: np.ndarray) -> np.ndarray:
         """E[g (m − f)] for auditors g [M, ...]. [...]"""
@@ -166,6 +143,66 @@ class World:
             mass = inside.sum(axis=0)[kept]
             scores = scores @ inside[:, kept] / mass
         return np.array([(tilt(scores, float(e), mass) * scores @ mass).max() for e in np.asarray(epsilons)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class World(Finite):
+    """M configurations of a two-class mixture of K experts; `truth` is m(s) = P(Y = 1 | s)."""
+
+    experts: np.ndarray  # [M, K] each expert's probability of class 1
+    truth: np.ndarray  # [M]
+    said: np.ndarray | None = None  # [M] the mixture's probability of class 1, where it is recalibrated
+
+    @property
+    def mixture(self) -> np.ndarray:
+        """f(s), the probability of class 1: Σ_k r_k f_k unless another was said. [M]"""
+        return (self.routing * self.experts).sum(axis=1) if self.said is None else self.said
+
+    @property
+    def confidence(self) -> np.ndarray:
+        return np.maximum(self.mixture, 1 - self.mixture)
+
+    @property
+    def correct(self) -> np.ndarray:
+        return np.where(self.mixture > 0.5, self.truth, 1 - self.truth)
+
+    def classwise_ece(self, bins: int = 15) -> float:
+        gap, total = self.probability * (self.truth - self.mixture), 0.0
+        for probability in (self.mixture, 1 - self.mixture):
+            index = width_bins(torch.as_tensor(probability), bins).numpy()
+            total += float(np.abs(np.bincount(index, gap)).sum())
+        return total / 2
+
+    def own(self, expert: int) -> tuple[np.ndarray, np.ndarray]:
+        own = self.experts[:, expert]
+        return np.maximum(own, 1 - own), np.where(own > 0.5, self.truth, 1 - self.truth)
+
+    def recalibrated(self, transform: Callable[[MixtureOutput], MixtureOutput]) -> "World":
+        """The same world after a recalibration of its mixture: what it would be on all rows there are."""
+        each = self._predictions(np.arange(len(self.probability)), None)
+        return replace(self, said=transform(each.output).probs[:, 1].numpy())
+
+    @property
+    def nll(self) -> float:
+        """E[−log f_Y]."""
+        f = self.mixture
+        return float(-self.probability @ (self.truth * np.log(f) + (1 - self.truth) * np.log1p(-f)))
+
+    def sample(self, rows: int, seed: int) -> Predictions:
+        random = np.random.default_rng(seed)
+        drawn = random.choice(len(self.probability), size=rows, p=self.probability)
+        labels = (random.random(rows) < self.truth[drawn]).astype(np.int64)
+        return self._predictions(drawn, labels)
+
+    def _predictions(self, drawn: np.ndarray, labels: np.ndarray | None) -> Predictions:
+        mixture, experts = self.mixture[drawn], self.experts[drawn]
+        return Predictions.from_probs(
+            np.stack([1 - mixture, mixture], axis=1),
+            labels,
+            routing=self.routing[drawn],
+            expert_probs=np.stack([1 - experts, experts], axis=2),
+            groups={"configuration": drawn},
+        )
 
 
 def calibrated(seed: int, experts: int = 3, configurations: int = 80) -> World:
@@ -264,6 +301,20 @@ def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, configu
         routing=world.routing,
         experts=world.experts,
         truth=expit(logit(world.mixture) / temperature),
+    )
+
+
+def confident(seed: int, experts: int = 3, configurations: int = 80) -> World:
+    """Calibrated in every configuration and nearly always right, as networks often are: errors are rare."""
+    random = np.random.default_rng(seed)
+    routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
+    wrong = 10 ** -random.uniform(2.0, 4.5, size=(configurations, 1))
+    answers = expit(logit(1 - wrong) + random.normal(size=(configurations, experts)))
+    return World(
+        probability=random.dirichlet(np.full(configurations, 4.0)),
+        routing=routing,
+        experts=answers,
+        truth=(routing * answers).sum(axis=1),
     )
 
 

@@ -1,0 +1,51 @@
+"""How far an audit is: parts are steps of a known size, and the long ones move inside."""
+
+from collections.abc import Callable
+
+Progress = Callable[[str, float], None]
+"""(the part at work, the share of all work that is done)"""
+
+PARTS = {
+    "experts": 0.2,
+    "auditors": 0.1,
+    "certificates": 0.1,
+    "configurations": 0.25,
+    "hidden miscalibration": 0.05,
+    "fragility": 0.1,
+    "repair": 0.2,
+}
+"""Shares of the time that many rows take, roughly."""
+
+
+def silent(part: str, done: float) -> None:
+    """Say nothing."""
+
+
+class Steps:
+    """Tells `progress` which part begins, and how far it is.
+
+    >>> steps = Steps(lambda part, done: print(f"{part} {done:.1f}"))
+    >>> steps.begin("experts")
+    experts 0.0
+    >>> steps.inside(0.5)
+    experts 0.1
+    >>> steps.begin("auditors")
+    auditors 0.2
+    """
+
+    def __init__(self, progress: Progress = silent) -> None:
+        self.progress, self.part, self.before, self.size = progress, "", 0.0, 0.0
+
+    def begin(self, part: str) -> None:
+        """A part begins; those before it in PARTS are done. One that is not in PARTS takes no time."""
+        names = list(PARTS)
+        if part in PARTS:
+            self.before = sum(PARTS[name] for name in names[: names.index(part)])
+        else:
+            self.before += self.size
+        self.part, self.size = part, PARTS.get(part, 0.0)
+        self.inside(0.0)
+
+    def inside(self, share: float) -> None:
+        """This share of the part is done."""
+        self.progress(self.part, min(self.before + share * self.size, 1.0))

@@ -1,0 +1,136 @@
+"""Strange mixtures: a report that says what does not apply, or one clear line; never a traceback or a nan."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import calmoe
+from calmoe.cli import app
+from calmoe.errors import InputError
+from calmoe.mixture import MixtureOutput
+from calmoe.predictions import Predictions
+
+RANDOM = np.random.default_rng(0)
+
+
+def mixture(n=400, routing=None, experts=None, labels=None, k=2, c=3):
+    """A mixture whose labels are drawn from it, where they are not given."""
+    routing = RANDOM.dirichlet(np.ones(k), n) if routing is None else routing
+    experts = RANDOM.dirichlet(np.ones(c), (n, routing.shape[1])) if experts is None else experts
+    probs = (routing[:, :, None] * experts).sum(axis=1)
+    if labels is None:
+        labels = (RANDOM.random((n, 1)) * probs.sum(axis=1, keepdims=True) > probs.cumsum(axis=1)).sum(axis=1)
+    elif callable(labels):
+        labels = labels(probs)
+    return Predictions.from_probs(probs, labels, routing=routing, expert_probs=experts)
+
+
+def silent_expert(n):
+    return np.column_stack([RANDOM.dirichlet([1, 1], n), np.zeros(n)])
+
+
+CASES = {
+    "one row": (lambda: mixture(1), "there is 1 row;"),
+    "two rows": (lambda: mixture(2), "there are 2 rows;"),
+    "50 rows": (lambda: mixture(50), "there are 50 rows;"),
+    "50 rows, an expert that is never asked": (lambda: mixture(50, silent_expert(50)), "there are 50 rows;"),
+    "the fewest rows": (lambda: mixture(200), "no moment is judged"),
+    "one expert": (lambda: mixture(k=1), "there is one expert"),
+    "one class": (lambda: mixture(c=1), "accuracy 1.000"),
+    "one label": (lambda: mixture(labels=np.zeros(400, int)), "off by -0."),
+    "a constant router": (lambda: mixture(routing=np.tile([0.75, 0.25], (400, 1))), "no regions to reweight"),
+    "probabilities 0 and 1": (
+        lambda: mixture(
+            routing=np.eye(2)[RANDOM.integers(0, 2, 400)],
+            experts=np.eye(3)[RANDOM.integers(0, 3, (400, 2))],
+        ),
+        "ECE is 0.000 [0.000, ",
+    ),
+    "certain, and wrong at times": (
+        lambda: mixture(experts=np.tile(np.eye(3)[0], (400, 2, 1)), labels=np.arange(400) % 2),
+        "ECE is 0.5",
+    ),
+    "all right": (lambda: mixture(labels=lambda probs: probs.argmax(axis=1)), "accuracy 1.000"),
+    "all wrong": (lambda: mixture(labels=lambda probs: probs.argmin(axis=1)), "accuracy 0.000"),
+    "one confidence": (lambda: mixture(experts=np.tile([0.6, 0.3, 0.1], (400, 2, 1))), "differ from zero"),
+    "one row 400 times": (lambda: mixture(1).take(np.zeros(400, int)), "no regions to reweight"),
+    "an expert that is never asked": (lambda: mixture(routing=silent_expert(400)), "Fragility"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_strange_mixture_gets_a_report(case, tmp_path):
+    make, words = CASES[case]
+    predictions = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = calmoe.audit(predictions)
+        page = report.save(tmp_path / "out").read_text()
+    assert words in report.summary()
+    assert "nan" not in report.summary()
+    assert ">nan<" not in page
+    json.dumps(report.to_dict(), allow_nan=False)
+    for found in (report.aggregate.ece, report.aggregate.accuracy, report.aggregate.smooth_ece):
+        assert found.low <= found.value <= found.high
+    predictions.save(tmp_path / "p.safetensors")
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "p.safetensors")])
+    assert result.exit_code == 0
+    assert "Aggregate" in result.output
+
+
+def test_what_never_varies_hides_nothing():
+    """Rounding is not evidence: one row many times once gave p = 1e-77."""
+    for labels in (0, 1):
+        probs = np.tile([[0.8, 0.2]], (400, 1))
+        given = Predictions.from_probs(
+            probs,
+            np.full(400, labels),
+            routing=np.full((400, 2), 0.5),
+            expert_probs=np.stack([probs, probs], axis=1),
+        )
+        assert calmoe.audit(given).hidden.p_hidden == 1
+
+
+GOOD = "prob_0,prob_1,label\n0.4,0.6,1\n0.7,0.3,0\n"
+BAD = {
+    "rows that do not sum to 1": ("prob_0,prob_1,label\n0.4,0.7,1\n", [], "sum to 1.1 in row 0"),
+    "NaN": ("prob_0,prob_1,label\n0.4,nan,1\n", [], "NaN in 1 rows"),
+    "a label out of range": ("prob_0,prob_1,label\n0.4,0.6,2\n", [], "between 0 and 1: row 0 has 2"),
+    "no labels": ("prob_0,prob_1\n0.4,0.6\n", [], "carry no labels"),
+    "no rows": ("prob_0,prob_1,label\n", [], "p.csv: "),
+    "an empty file": ("", [], "p.csv: "),
+    "a class that is not there": (GOOD, ["--of", "2"], "class in 0..1, got 2"),
+    "a class that is no number": (GOOD, ["--of", "cat"], "--of must be top or the number of a class"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_in_one_line(tmp_path, case):
+    text, options, why = BAD[case]
+    (tmp_path / "p.csv").write_text(text)
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "p.csv"), *options])
+    assert result.exit_code == 2
+    assert why in result.output
+    assert result.output.startswith("error: ")
+    assert len(result.output.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("of", [-1, 3, 1.0, "bottom", None])
+def test_an_event_that_is_not_there_is_refused(of):
+    with pytest.raises(InputError, match=r'of must be "top" or a class in 0\.\.2'):
+        calmoe.audit(mixture(50), of=of)
+
+
+def test_infinite_logarithms():
+    """log 0 = −∞ is a probability of zero; −∞ everywhere in a row is not a row of probabilities."""
+    sure, labels = RANDOM.integers(0, 2, 300), RANDOM.integers(0, 2, 300)
+    logs = torch.where(torch.eye(2)[sure] > 0, 0.0, -torch.inf)
+    given = Predictions(output=MixtureOutput(logs, torch.zeros(300, 1), logs[:, None]), labels=labels)
+    assert calmoe.audit(given).aggregate.ece.value == pytest.approx((labels != sure).mean(), abs=0.02)
+    nothing = torch.full((3, 2), -torch.inf)
+    with pytest.raises(InputError, match="sum to 0 in row 0"):
+        Predictions(output=MixtureOutput(nothing, torch.zeros(3, 1), nothing[:, None]))
