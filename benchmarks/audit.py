@@ -1,7 +1,8 @@
 """Is the audit honest? Random worlds of known truth, cell by cell: `python -m benchmarks.audit`.
 
 Every claim of the audit is held against exact sums of its world; the table says how often it held. With
-`--speed` instead: seconds and memory from 10,000 to 1,000,000 rows; with `--repair`: what a repair changes.
+`--target` instead: what is predicted for a shifted target without labels. With `--speed` instead: seconds and
+memory from 10,000 to 1,000,000 rows; with `--repair`: what a repair changes.
 """
 
 import argparse
@@ -9,10 +10,12 @@ import resource
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
+from scipy.special import expit, logit
 
 from calmoe.auditing import (
     WORLDS,
@@ -32,7 +35,8 @@ from calmoe.auditing.experts import equal_masses
 from calmoe.auditing.family import GRID, smooth, smoothing
 from calmoe.auditing.learning import learn
 from calmoe.auditing.repair import later_fits
-from calmoe.auditing.worlds import Finite, confident
+from calmoe.auditing.target import predict_target
+from calmoe.auditing.worlds import Finite, broken, confident, shifted
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.recalibration import RoutingRecalibration
@@ -268,6 +272,76 @@ def _quantiles(values: np.ndarray, key: str) -> str:
     return f"{low:.2f}, {middle:.2f}"
 
 
+TARGET_COLUMNS = {
+    "accuracy": "accuracy",
+    "ece": "ECE",
+    "nll": "NLL",
+    "brier": "Brier score",
+    "shifted": "ECE after `ShiftedTemperature`",
+    "auc": "told apart: AUC above ½, by its interval",
+    "rejects": "rejects a true assumption, 300 labels",
+    "power": "rejects one broken by 0.1, 300 labels",
+    "predicted": "predicts at all",
+    "width": "width of the accuracy's interval",
+    "ece_width": "width of the ECE's interval",
+    "effective": "effective source rows",
+}
+
+
+def judge_target(epsilon: float, name: str, rows: int, seed: int) -> dict[str, float]:
+    """What held of one random world's predictions for a random shift of KL ε; power in every tenth world."""
+    world = WORLDS[name](seed)
+    target = shifted(world, seed, epsilon) if epsilon else world
+    source, there = world.sample(rows, seed=2_000_000 + seed), target.sample(2000, seed=3_000_000 + seed)
+    there = replace(there, labels=None)
+    few = target.sample(300, seed=4_000_000 + seed)
+    found = predict_target(source, there, few)
+    result = dict.fromkeys(TARGET_COLUMNS, np.nan)
+    result |= {
+        "auc": found.ratio.auc.low > 0.5,
+        "predicted": found.predicted is not None,
+        "effective": found.ratio.effective,
+    }
+    if found.predicted is None:
+        return result
+    assert found.shifted is not None
+    assert found.plausibility is not None
+    for key, true in (
+        ("accuracy", target.accuracy),
+        ("ece", target.ece()),
+        ("nll", target.nll),
+        ("brier", target.brier),
+    ):
+        result[key] = holds(getattr(found.predicted, key), true)
+    result["shifted"] = holds(found.shifted.ece, _tempered_ece(target, found.shifted.temperature.value))
+    result["rejects"] = found.plausibility.p_value < 0.05
+    result["width"], result["ece_width"] = (
+        estimate.high - estimate.low for estimate in (found.predicted.accuracy, found.predicted.ece)
+    )
+    if seed % 10 == 0:
+        other = predict_target(source, there, broken(target, 0.1).sample(300, seed=5_000_000 + seed))
+        assert other.plausibility is not None
+        result["power"] = other.plausibility.p_value < 0.05
+    return result
+
+
+def _tempered_ece(world: World, temperature: float) -> float:
+    """The exact ECE after a temperature."""
+    mixture = expit(logit(world.mixture) / temperature)
+    return replace(world, experts=np.repeat(mixture[:, None], world.routing.shape[1], axis=1)).ece()
+
+
+def targets(worlds: int, rows: int, processes: int, first: int, epsilon: float) -> None:
+    """What is predicted for targets that are shifted by KL ε."""
+
+    def cell(values: np.ndarray, key: str) -> str:
+        return _mean(values, key) if key != "effective" else f"{np.nanmean(values):.0f}"
+
+    print(f"2,000 target rows, KL {epsilon:g}")
+    table = _over(WORLDS, partial(judge_target, epsilon), worlds, rows, processes, first)
+    _print("how often", TARGET_COLUMNS, table, cell)
+
+
 def random_predictions(rows: int, classes: int = 10, experts: int = 4) -> Predictions:
     """Labels drawn from the mixture itself."""
     source = torch.Generator().manual_seed(0)
@@ -298,9 +372,13 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--repair", action="store_true")
+    parser.add_argument("--target", action="store_true")
+    parser.add_argument("--kl", type=float, default=0.3, help="of the target's shift")
     given = parser.parse_args()
     if given.speed:
         speed()
+    elif given.target:
+        targets(given.worlds, given.rows, given.processes, given.first, given.kl)
     else:
         (mending if given.repair else honesty)(given.worlds, given.rows, given.processes, given.first)
 

@@ -82,7 +82,7 @@ class Temperature:
         write_json(
             path,
             {
-                "kind": "Temperature",
+                "kind": type(self).__name__,
                 "solver": self.solver,
                 "temperature": self._fitted(),
                 "status": self.status_,
@@ -90,9 +90,9 @@ class Temperature:
         )
 
     @classmethod
-    def load(cls, path: str | Path) -> "Temperature":
+    def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote."""
-        saved = read_json(path, "Temperature", ("solver", "temperature", "status"))
+        saved = read_json(path, cls.__name__, ("solver", "temperature", "status"))
         fitted = cls(saved["solver"])
         fitted.temperature_, fitted.status_ = _number(path, saved["temperature"]), saved["status"]
         return fitted
@@ -101,6 +101,38 @@ class Temperature:
         if not hasattr(self, "temperature_"):
             raise InputError("this Temperature is not fitted: call fit(log_probs, labels) first")
         return self.temperature_
+
+
+class ShiftedTemperature(Temperature):
+    """The temperature for a target without labels: that of source labels weighted by dP_target / dP_source.
+
+    Right where Y given the configuration is the same in both (the paper's shift). `calmoe.auditing`'s
+    density_ratio(source, target).weights are such weights. A fit on fewer than 100 effective rows,
+    (Σ w)² / Σ w², is refused.
+
+    >>> log_probs = torch.tensor([[0.9, 0.1]] * 200 + [[0.6, 0.4]] * 200).log()
+    >>> labels = torch.tensor(([0] * 9 + [1]) * 20 + ([0] * 11 + [1] * 9) * 10)
+    >>> weights = torch.tensor([0.0] * 200 + [1.0] * 200)  # the target is all of the second kind
+    >>> fitted = ShiftedTemperature().fit(log_probs, labels, weights)
+    >>> round(fitted.temperature_, 3), fitted.effective_
+    (2.021, 200.0)
+    """
+
+    FEWEST = 100
+
+    def fit(self, log_probs: Array, labels: Array, weights: Array | None = None) -> Self:
+        """log_probs [N, C], labels [N] and weights [N] ≥ 0 of the source rows; weights are needed."""
+        if weights is None:
+            raise InputError("give the weights of the source rows, such as density_ratio(...).weights")
+        given = as_tensor(weights).double()
+        total = float(given.square().sum())
+        self.effective_ = float(given.sum()) ** 2 / total if total > 0 else 0.0
+        if self.effective_ < self.FEWEST:
+            raise InputError(
+                f"the weights leave {self.effective_:.0f} effective rows: a temperature for the target needs "
+                f"{self.FEWEST}"
+            )
+        return super().fit(log_probs, labels, weights)
 
 
 class PerExpertTemperature:

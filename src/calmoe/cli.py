@@ -220,6 +220,12 @@ def report_command(
 @app.command("audit")
 def audit_command(
     file: Annotated[Path, typer.Argument(help="Predictions with labels: safetensors, npz, csv or parquet.")],
+    target: Annotated[
+        Path | None, typer.Option(help="Predictions elsewhere, labels not needed: what will they be worth?")
+    ] = None,
+    labelled_target: Annotated[
+        Path | None, typer.Option(help="Some rows from there with labels, to test the assumption.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for report.html, audit.json, figures.")] = None,
     of: Annotated[
         str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")
@@ -230,6 +236,8 @@ def audit_command(
     """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.
 
     Example: calmoe audit test.safetensors --out audit
+
+    Example: calmoe audit validation.safetensors --target elsewhere.safetensors
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -243,8 +251,12 @@ def audit_command(
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=1.0)
+        predictions = Predictions.load(file)
+        elsewhere, some = (Predictions.load(p) if p else None for p in (target, labelled_target))
         report = audit(
-            Predictions.load(file),
+            predictions,
+            target=elsewhere,
+            labelled_target=some,
             of="top" if of == "top" else int(of),
             bins=bins,
             seed=seed,

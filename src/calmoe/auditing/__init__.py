@@ -12,11 +12,15 @@ from calmoe.auditing.audit import AuditReport, audit
 from calmoe.auditing.auditors import Auditors, auditors
 from calmoe.auditing.certificates import Certificate, Certificates, certificates
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.density import DensityRatio, density_ratio
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate, Expert, aggregate
 from calmoe.auditing.fragility import Curve, Fragility, fragility
 from calmoe.auditing.hidden import Hidden, Rule, hidden
+from calmoe.auditing.plausibility import Plausibility
 from calmoe.auditing.repair import Repair, repair
+from calmoe.auditing.target import Scores, Target, predict_target
+from calmoe.auditing.warming import Tempered
 from calmoe.auditing.worlds import WORLDS, World
 
 __all__ = [
@@ -28,18 +32,25 @@ __all__ = [
     "Certificates",
     "Configurations",
     "Curve",
+    "DensityRatio",
     "Estimate",
     "Expert",
     "Fragility",
     "Hidden",
+    "Plausibility",
     "Repair",
     "Rule",
+    "Scores",
+    "Target",
+    "Tempered",
     "World",
     "aggregate",
     "audit",
     "auditors",
     "certificates",
+    "density_ratio",
     "fragility",
     "hidden",
+    "predict_target",
     "repair",
 ]

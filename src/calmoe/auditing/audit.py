@@ -19,13 +19,15 @@ from calmoe.auditing.hidden import Hidden, hidden
 from calmoe.auditing.learning import FEWEST, learn
 from calmoe.auditing.progress import Progress, Steps, silent
 from calmoe.auditing.repair import Repair, repair
+from calmoe.auditing.target import Target, check_target, predict_target
 from calmoe.errors import InputError
 from calmoe.files import write_json, write_whole
 from calmoe.metrics.checks import Of, check_bins
 from calmoe.predictions import Predictions
 from calmoe.report.drawing import Drawn
 
-LARGE = ("densities", "rows")  # what is left out of to_dict: one number a row
+# what is left out of to_dict: one number a row
+LARGE = ("densities", "rows", "weights", "fold", "target_ratios")
 FITTED = "fitted"  # and what is fitted, which has a file of its own
 
 
@@ -53,6 +55,7 @@ class AuditReport:
     certificates: Certificates
     repair: Repair | None
     left_out: dict[str, str]
+    target: Target | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as JSON holds them; None where not finite; arrays of one number a row are left out."""
@@ -111,6 +114,8 @@ class AuditReport:
 def audit(
     predictions: Predictions,
     *,
+    target: Predictions | None = None,
+    labelled_target: Predictions | None = None,
     of: Of = "top",
     bins: int = 15,
     level: float = 0.95,
@@ -119,13 +124,20 @@ def audit(
 ) -> AuditReport:
     """Audit a mixture's probabilities: of="top" judges "the predicted class is right", of=c "the label is c".
 
-    progress(part, share) is called as the work goes on, with the share of it that is done. What is learned
-    is learned on other rows than those it is judged on; the seed says which.
+    target: predictions of the same mixture elsewhere, for which accuracy and ECE are predicted; labels that
+    it has are only compared and test the assumption, as those of labelled_target do, rows from the same place
+    (both: `Target`). progress(part, share) is called as the work goes on, with the share of it
+    that is done. What is learned is learned on other rows than those it is judged on; the seed says which.
     """
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
     predictions.known_labels  # noqa: B018 - the error comes before the work
     check_bins(bins)
+    if labelled_target is not None and target is None:
+        raise InputError("labelled target rows need a target file to say which target")
+    for name, other in (("target", target), ("labelled target", labelled_target)):
+        if other is not None:
+            check_target(predictions, other, name)
     steps = Steps(progress)
     steps.begin("experts")
     seen = Configurations.of(predictions, of)
@@ -153,6 +165,14 @@ def audit(
     else:
         steps.begin("repair")
         mended = repair(predictions, of=of, bins=bins, level=level, seed=seed)
+    told_of_target = None
+    if target is not None and len(seen) < FEWEST:
+        left_out["target"] = f"there are {len(seen)} labelled rows; predicting needs at least {FEWEST}"
+    elif target is not None:
+        steps.begin("target")
+        told_of_target = predict_target(
+            predictions, target, labelled_target, of=of, bins=bins, level=level, seed=seed
+        )
     progress("done", 1.0)
     return AuditReport(
         rows=len(seen),
@@ -169,6 +189,7 @@ def audit(
         certificates=certified,
         repair=mended,
         left_out=left_out,
+        target=told_of_target,
     )
 
 

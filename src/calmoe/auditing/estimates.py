@@ -134,6 +134,40 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95, dra
     return Estimate(fixed + value, fixed + low, fixed + high, max(variance, 0.0) ** 0.5)
 
 
+def binned_means(
+    values: np.ndarray,
+    index: np.ndarray,
+    bins: int,
+    weights: np.ndarray | None = None,
+    noise: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """E[w v 1_b] / E[w] of each bin [B], with their covariance [B, B].
+
+    noise: f (1 − f), row by row. A bin's sum of squares is at least what it says, up to RARE errors (as in
+    `spread`); and one imagined row a bin, off by ½, keeps a bin of few and equal residuals from looking
+    certain.
+    """
+    weight = np.ones(len(values)) if weights is None else weights.astype(np.float64)
+    total = weight.sum()
+
+    def sums(each: np.ndarray) -> np.ndarray:
+        return np.bincount(index, each, minlength=bins)
+
+    means, squares, mass = sums(weight * values) / total, sums((weight * values) ** 2), sums(weight**2)
+    # the influence of a row on mean_b is w (v 1_b − mean_b) / Σw
+    crossed = np.outer(means, sums(weight**2 * values))
+    covariance = np.diag(squares) - crossed - crossed.T + np.outer(means, means) * mass.sum()
+    used = mass > 0
+    heaviest = np.zeros(bins)
+    np.maximum.at(heaviest, index, weight)
+    imagined = 0.25 * heaviest**2
+    if noise is not None:
+        expected = np.minimum(sums(weight**2 * noise), RARE * heaviest**2)
+        imagined += np.maximum(expected - squares, 0.0)
+    covariance = np.where(np.outer(used, used), covariance + np.diag(imagined), 0.0)
+    return means, covariance / total**2
+
+
 def binned_gap(
     residual: np.ndarray,
     index: np.ndarray,
@@ -145,27 +179,32 @@ def binned_gap(
 ) -> Estimate:
     """The ECE of the population at these bins, Σ_b |E[w D 1_b]| / E[w], with `total_gap`'s interval.
 
-    noise: f (1 − f), row by row. A bin's sum of squares is at least what it says, up to RARE errors (as in
-    `spread`); and one imagined row a bin, off by ½, keeps a bin of few and equal residuals from looking
-    certain.
+    noise: as in `binned_means`.
     """
-    weight = np.ones(len(residual)) if weights is None else weights.astype(np.float64)
-    total = weight.sum()
+    return at_most_one(total_gap(*binned_means(residual, index, bins, weights, noise), level))
 
-    def sums(values: np.ndarray) -> np.ndarray:
-        return np.bincount(index, values, minlength=bins)
 
-    gaps, squares, mass = sums(weight * residual) / total, sums((weight * residual) ** 2), sums(weight**2)
-    # the influence of a row on gap_b is w (D 1_b − gap_b) / Σw
-    crossed = np.outer(gaps, sums(weight**2 * residual))
-    covariance = np.diag(squares) - crossed - crossed.T + np.outer(gaps, gaps) * mass.sum()
-    used = mass > 0
-    heaviest = np.zeros(bins)
-    np.maximum.at(heaviest, index, weight)
-    imagined = 0.25 * heaviest**2
-    if noise is not None:
-        expected = np.minimum(sums(weight**2 * noise), RARE * heaviest**2)
-        imagined += np.maximum(expected - squares, 0.0)
-    covariance = np.where(np.outer(used, used), covariance + np.diag(imagined), 0.0)
-    found = total_gap(gaps, covariance / total**2, level)
-    return found._replace(high=min(found.high, max(1.0, found.value)))  # no |D| exceeds 1
+def at_most_one(found: Estimate) -> Estimate:
+    """An ECE: no |D| exceeds 1."""
+    return found._replace(high=min(found.high, max(1.0, found.value)))
+
+
+def predicted_gaps(
+    there: np.ndarray,
+    index_there: np.ndarray,
+    left: np.ndarray,
+    index: np.ndarray,
+    weights: np.ndarray,
+    bins: int,
+    noise: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """E[v 1_b] of target rows plus the source's weighted E[a u 1_b], [B], with their covariance [B, B].
+
+    noise: f (1 − f) of the source rows. A bin of target rows without any source row has the variance of an
+    unknown residual of ±½.
+    """
+    first, error_there = binned_means(there, index_there, bins)
+    correction, error = binned_means(left, index, bins, weights, noise)
+    share = np.bincount(index_there, minlength=bins) / len(there)
+    unknown = np.where(np.bincount(index, minlength=bins) == 0, share**2 / 4, 0.0)
+    return first + correction, error_there + error + np.diag(unknown)

@@ -8,6 +8,7 @@ from matplotlib.colors import TwoSlopeNorm
 
 from calmoe.auditing import certified
 from calmoe.auditing.auditors import Auditors
+from calmoe.auditing.elsewhere import reliability
 from calmoe.auditing.experts import Aggregate
 from calmoe.auditing.fragility import Fragility
 from calmoe.auditing.words import told
@@ -30,7 +31,10 @@ def figures(report: "AuditReport") -> dict[str, Drawn]:
     if report.fragility is not None:
         drawn["fragility"] = fragility(report.fragility)
     drawn["auditors"] = heat_map(report.indicators)
-    return drawn | {"certificates": certified.figure(report.certificates, report.fragility)}
+    drawn["certificates"] = certified.figure(report.certificates, report.fragility)
+    if report.target is not None:
+        drawn["target"] = reliability(report.target)
+    return drawn
 
 
 @rc_context(STYLE)

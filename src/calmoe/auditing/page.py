@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calmoe.auditing import certified, repaired
+from calmoe.auditing.elsewhere import section
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.words import summary
 from calmoe.report.grid import Entry, Grid, Heading, count, interval, label, signed
@@ -27,6 +28,9 @@ CAPTIONS = {
     "weight and the mixture that confidence; a dot marks what differs from zero, all cells taken together. "
     "A row of one colour blames an expert, a column a level of confidence, and colours that change within a "
     "column are errors that cancel.",
+    "target": "A mark says how often rows of a confidence are right, by labels or predicted; bars are "
+    "intervals, and marks below the dotted line are overconfident. Where the prediction and "
+    "the target's own labels part, the assumption fails.",
 }
 
 
@@ -76,6 +80,8 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
     sections.append(certified.section(report.certificates, shown("certificates")))
     if report.repair is not None:
         sections.append(repaired.section(report.repair))
+    if report.target is not None:
+        sections.append(section(report.target, shown("target")))
     facts = {
         "rows": f"{report.rows:,}",
         "classes": str(report.classes),

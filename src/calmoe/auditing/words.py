@@ -37,6 +37,10 @@ def summary(report: "AuditReport") -> list[Point]:
     points.append(Point("Certificates", certified.words(report.certificates, report.level)))
     if report.repair is not None:
         points.append(Point("Repair", repaired.words(report.repair)))
+    if report.target is not None:
+        from calmoe.auditing.elsewhere import words
+
+        points.append(Point("Target", words(report.target)))
     return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
 
 

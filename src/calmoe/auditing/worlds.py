@@ -62,6 +62,11 @@ class Finite(ABC):
         return self.routing.argmax(axis=1)
 
     @property
+    def accuracy(self) -> float:
+        """E[Y], how often the predicted class is right."""
+        return float(self.probability @ self.correct)
+
+    @property
     def balance(self) -> float:
         """E[Y − f]."""
         return float(self.probability @ self.gap)
@@ -187,6 +192,17 @@ class World(Finite):
         """E[−log f_Y]."""
         f = self.mixture
         return float(-self.probability @ (self.truth * np.log(f) + (1 - self.truth) * np.log1p(-f)))
+
+    @property
+    def brier(self) -> float:
+        """E Σ_c (p_c − 1[Y = c])²."""
+        f, m = self.mixture, self.truth
+        return float(2 * self.probability @ (m * (1 - f) ** 2 + (1 - m) * f**2))
+
+    def reweighted(self, density: np.ndarray) -> "World":
+        """The same configurations and m(s), with P(s) times a density [M]: what the paper calls a shift."""
+        mass = self.probability * density
+        return replace(self, probability=mass / mass.sum())
 
     def sample(self, rows: int, seed: int) -> Predictions:
         random = np.random.default_rng(seed)
@@ -316,6 +332,30 @@ def confident(seed: int, experts: int = 3, configurations: int = 80) -> World:
         experts=answers,
         truth=(routing * answers).sum(axis=1),
     )
+
+
+def shifted(world: World, seed: int, epsilon: float = 0.2) -> World:
+    """The world under a random reweighting of KL ε: the tilt of a random mix of f, r, f_k and disagreement.
+
+    >>> world = cancelling(seed=0)
+    >>> target = shifted(world, seed=0, epsilon=0.2)
+    >>> float((target.probability * np.log(target.probability / world.probability)).sum().round(6))
+    0.2
+    """
+    mean = world.mixture[:, None]
+    apart = np.sqrt((world.routing * (world.experts - mean) ** 2).sum(axis=1))
+    seen = np.column_stack([world.confidence, apart, world.routing, world.experts])
+    spread = seen.std(axis=0)
+    scores = (seen[:, spread > 0] / spread[spread > 0]) @ np.random.default_rng(seed).normal(
+        size=int((spread > 0).sum())
+    )
+    return world.reweighted(tilt(scores, epsilon, world.probability))
+
+
+def broken(world: World, delta: float = 0.1) -> World:
+    """The same configurations with another m(s): the predicted class is right δ less often, at least 0.01."""
+    correct = np.maximum(world.correct - delta, 0.01)
+    return replace(world, truth=np.where(world.mixture > 0.5, correct, 1 - correct))
 
 
 WORLDS: dict[str, Callable[[int], World]] = {
