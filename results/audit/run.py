@@ -1,0 +1,104 @@
+"""Audit the mixtures of finished runs; writes results/audit/NAME.jsonl and, for one seed, whole reports.
+
+    python results/audit/run.py cifar10h RUN [--seeds 42-46]        # every model on its labelled test split
+    python results/audit/run.py pacs RUN RUN … [--seeds 42]     # validation labelled, the target domain not
+
+A row is a model and a seed, as trained ("raw") and after a converged temperature ("scaled"). In PACS the
+target's labels only say what came true, and test the assumption behind the forecast.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from calmoe.auditing import audit
+from calmoe.calibration import Temperature
+from calmoe.experiments.curves import models
+from calmoe.experiments.records import record_of
+from calmoe.experiments.spec import parse_seeds
+from calmoe.predictions import Predictions
+
+METHODS = ("vanilla", "mocae", "robust", "robust_filtered")
+KEPT_SEED = 42
+KL = 0.1
+HERE = Path(__file__).parent
+
+
+def scaled(predictions: Predictions, temperature: Temperature) -> Predictions:
+    output = predictions.output
+    return Predictions(
+        output=output._replace(log_probs=temperature.transform(output.log_probs)),
+        labels=predictions.labels,
+        groups=predictions.groups,
+    )
+
+
+def told(estimate) -> list[float | None]:
+    return [None if abs(v) == float("inf") or v != v else round(float(v), 5) for v in estimate[:3]]
+
+
+def row(report) -> dict:
+    """The numbers of a report that the tables quote."""
+    at = list(report.fragility.configurations.radii).index(KL)
+    found = {
+        "rows": report.rows,
+        "accuracy": told(report.aggregate.accuracy),
+        "ece": told(report.aggregate.ece),
+        "witness": told(report.hidden.witness),
+        "cancelled": told(report.hidden.cancelled),
+        "p_hidden": report.hidden.p_hidden,
+        "fragile": told(report.fragility.configurations.error[at]),
+        "fragile_regions": told(report.fragility.regions.error[at]),
+        "certified": told(report.certificates.signed.ece[at]),
+        "repair_nll": told(report.repair.nll.change),
+        "repair_kept": [report.repair.kept, report.repair.blocks],
+    }
+    if report.target is not None:
+        there = report.target
+        found |= {
+            "auc": told(there.ratio.auc),
+            "effective": there.ratio.effective,
+            "verdict": there.verdict,
+            "p_assumption": there.plausibility.p_value if there.plausibility else None,
+        }
+        for name in ("source", "predicted", "actual"):
+            scores = getattr(there, name)
+            if scores is not None:
+                found |= {
+                    f"{name}_{what}": told(getattr(scores, what)) for what in ("accuracy", "ece", "nll")
+                }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("name", help="cifar10h or pacs: what to call the results")
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--seeds", type=parse_seeds, default=None)
+    asked = parser.parse_args()
+    rows = []
+    for folder in asked.runs:
+        target = record_of(folder)["spec"].get("target", "")
+        for model in models(folder, seeds=asked.seeds):
+            if model.method not in METHODS:
+                continue
+            temperature = Temperature().fit(model.validation.output.log_probs, model.validation.known_labels)
+            for kind in ("raw", "scaled"):
+                validation, test = (
+                    split if kind == "raw" else scaled(split, temperature)
+                    for split in (model.validation, model.test)
+                )
+                report = audit(validation, target=test) if target else audit(test)
+                facts = {"method": model.method, "seed": model.seed, "kind": kind}
+                rows.append(({"target": target} if target else {}) | facts | row(report))
+                print(json.dumps(rows[-1]), flush=True)
+                if model.seed == KEPT_SEED and kind == "raw":
+                    page = report.save(HERE / asked.name / "-".join(filter(None, [target, model.method])))
+                    shutil.rmtree(page.parent / "figures")  # they are in the page
+                    (page.parent / "reweightings.safetensors").unlink(missing_ok=True)
+    (HERE / f"{asked.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+
+if __name__ == "__main__":
+    main()
