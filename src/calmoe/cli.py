@@ -203,7 +203,7 @@ def report_command(
         ),
     ],
     to: Annotated[
-        Path | None, typer.Option(help="Where to write. [default: RUN/report of one target]")
+        Path | None, typer.Option(help="Where to write; RUN/report of one target if not given.")
     ] = None,
     data: Data = None,
     pdf: Annotated[bool, typer.Option("--pdf", help="The figures as PDF too, for papers.")] = False,

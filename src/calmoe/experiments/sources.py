@@ -102,13 +102,13 @@ class Sources(NamedTuple):
 
 def read_targets(folders: Sequence[Path]) -> dict[str, Sources]:
     """All folders by the target that they were tested on; "" where the dataset has none."""
-    found: dict[str, list[Source]] = {}
+    found: dict[str, list[tuple[Path, Record]]] = {}
     for path in folders:
         record = record_of(path)
         for of in found.values():
-            _check_same(of[0].path, of[0].record, path, record)
-        found.setdefault(record["spec"].get("target", ""), []).append(_read(path, record))
-    targets = {target: _as_one(of) for target, of in found.items()}
+            _check_same(*of[0], path, record)
+        found.setdefault(record["spec"].get("target", ""), []).append((path, record))
+    targets = {target: _as_one([_read(*each) for each in of]) for target, of in found.items()}
     for target, sources in targets.items():
         if len(targets) > 1 and not sources.runs:
             path = sources.all[0].path
