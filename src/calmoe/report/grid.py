@@ -182,10 +182,10 @@ def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
     return Entry(_decimal(value, decimals, "+"), (value,), bold)
 
 
-def interval(low: float, high: float, bold: bool = False) -> Entry:
-    """Three decimals; more where it takes them to see that a bound is not zero. One seed has none."""
+def interval(low: float, high: float, bold: bool = False, missing: str = "–") -> Entry:
+    """Three decimals; more where it takes them to see that a bound is not zero."""
     if math.isnan(low) or math.isnan(high):
-        return Entry("unknown", (low, high), bold)
+        return Entry(missing, (low, high), bold)
     decimals = telling(low, high) if bold else 3
     return Entry(f"[{_decimal(low, decimals, '+')}, {_decimal(high, decimals, '+')}]", (low, high), bold)
 

@@ -255,7 +255,7 @@ def paired_table(differences: Sequence[PairedDifference], caption: str | None = 
             label(column_title(d.column), d.column),
             count(d.n),
             signed(d.estimate),
-            interval(d.low, d.high, bold=d.low > 0 or d.high < 0),
+            interval(d.low, d.high, d.low > 0 or d.high < 0, missing="unknown" if d.n else "–"),
         )
 
     baselines = " and ".join(METHODS.get(b, b) for b in dict.fromkeys(d.baseline for d in differences))

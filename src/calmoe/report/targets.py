@@ -213,5 +213,5 @@ def _difference(d: PairedDifference | None) -> Entry:
     if d is None or not d.n:
         return Entry("–", (math.nan, math.nan, math.nan))
     bold = d.low > 0 or d.high < 0
-    bounds = interval(d.low, d.high, bold).text.replace("unknown", "[unknown]")
+    bounds = interval(d.low, d.high, bold, missing="[unknown]").text
     return Entry(f"{signed(d.estimate).text} {bounds}", (d.estimate, d.low, d.high), bold)
