@@ -7,12 +7,22 @@ from calmoe.experiments.store import RunFolder
 ECE = [0.060, 0.062, 0.058, 0.061, 0.059]
 
 
+RESNET18, RESNET50 = ({"backbone": name, "variant": "v1"} for name in ("resnet18", "resnet50"))
+
+
 def folder(
-    path, dataset="cifar10h", protocols=("corrected", "published"), method="vanilla", target="", **more
+    path,
+    dataset="cifar10h",
+    protocols=("corrected", "published"),
+    method="vanilla",
+    target="",
+    model=RESNET18,
+    **more,
 ):
     run = RunFolder(path)
     path.mkdir()
-    run.write_record({"spec": {"dataset": dataset, "target": target}, "protocols": list(protocols), **more})
+    spec = {"dataset": dataset, "target": target, "model": model}
+    run.write_record({"spec": spec, "protocols": list(protocols), **more})
     rows = [
         {"method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
         for protocol in protocols
@@ -49,6 +59,14 @@ def test_a_target_has_its_own_table(tmp_path):
     assert answer.exit_code == 0, answer.output
     assert answer.stdout == compare(run, "--dataset", "pacs_art").stdout
     assert "is a run on pacs-art_painting" in compare(run, "--dataset", "pacs_photo").stderr
+    assert "(the paper:" not in answer.stdout
+
+
+def test_another_backbone_is_named(tmp_path):
+    with_target = folder(tmp_path / "art", dataset="pacs", target="art_painting", model=RESNET50)
+    without = folder(tmp_path / "any", dataset="pacs", model=RESNET50)
+    for answer in (compare(with_target), compare(without, "--dataset", "pacs_photo")):
+        assert "ResNet-50 v1 (the paper: ResNet-18)" in answer.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The command line: thin, and quick to answer; what is heavy is imported where it is needed."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -196,20 +197,27 @@ def _spec(
 @app.command("report")
 def report_command(
     run: Annotated[
-        list[Path], typer.Argument(help="The folder of a run; more of them, and sweeps, go into one report.")
+        list[Path],
+        typer.Argument(
+            help="The folder of a run; more, of other targets too, and sweeps go into one report."
+        ),
     ],
-    to: Annotated[Path | None, typer.Option(help="Where to write. [default: RUN/report]")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Where to write; RUN/report of one target if not given.")
+    ] = None,
     data: Data = None,
     pdf: Annotated[bool, typer.Option("--pdf", help="The figures as PDF too, for papers.")] = False,
 ) -> None:
     """Write a run's report: one page (HTML), its tables (Markdown, LaTeX, CSV) and its figures.
 
     Example: calmoe report runs/digits
+
+    One report over targets: calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR
     """
     from calmoe.experiments.reporting import write_report
 
-    folder = to or run[0] / "report"
-    written = write_report(run, folder, data, pdf)
+    written = write_report(run, to, data, pdf)
+    folder = written.page.parent
     typer.echo(f"{len(written.tables)} tables in {folder / 'tables.md'}: {', '.join(written.tables)}")
     typer.echo(f"{len(written.figures)} figures in {folder / 'figures'}: {', '.join(written.figures)}")
     for name, reason in written.missing.items():
@@ -307,7 +315,7 @@ def compare_command(
     """
     from calmoe.experiments.engine import make_console
     from calmoe.experiments.records import record_of
-    from calmoe.experiments.spec import run_name
+    from calmoe.experiments.spec import backbone_of, run_name
     from calmoe.experiments.store import read_results
     from calmoe.report import compare, comparison_table, is_published
     from calmoe.report.published import table_of
@@ -329,4 +337,6 @@ def compare_command(
     cells = compare(read_results(run), table)
     if all(cell.mean != cell.mean for cell in cells):
         raise InputError(f"{run} has no method of the paper's table: add some with `calmoe run {own}`")
-    make_console().print(comparison_table(cells).rich())
+    grid = comparison_table(cells)
+    named = ", ".join(filter(None, [run_name(record["spec"]), backbone_of(record["spec"], table)]))
+    make_console().print(replace(grid, caption=f"{named}: {grid.caption}").rich())

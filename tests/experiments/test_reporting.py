@@ -12,7 +12,7 @@ from calmoe.experiments.reporting import write_report
 from calmoe.experiments.sealing import read_sealed, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
 from calmoe.experiments.store import RunFolder, read_results
-from calmoe.predictions import Predictions
+from run_folders import drop, plain
 
 
 @pytest.fixture
@@ -23,14 +23,6 @@ def undrawn(monkeypatch):
 
 def page_of(run, to):
     return write_report([run], to).page.read_text()
-
-
-def drop(run, method, seed=42):
-    """As a method that failed: no finished node, no row."""
-    for mark in run.glob("nodes/*/history.json"):
-        facts = Predictions.load(mark.parent / "test.safetensors").metadata
-        if (facts["method"], facts["seed"]) == (method, seed):
-            shutil.rmtree(mark.parent)
 
 
 def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
@@ -95,10 +87,6 @@ def test_nothing_finished_is_one_line(finished, tmp_path):
     with pytest.raises(InputError, match="is not a run folder"):
         write_report([tmp_path], tmp_path / "report")
     assert not (tmp_path / "report").exists()
-
-
-def plain(spec):
-    return {"spec": json.loads(json.dumps(spec, default=vars))}
 
 
 @pytest.mark.parametrize("changes", [[], ["epochs=10"], ["hidden=[8, 8]", "routing=top2", "eta=0.5"]])

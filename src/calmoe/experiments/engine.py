@@ -18,7 +18,7 @@ from calmoe.experiments.methods import in_order, source
 from calmoe.experiments.plan import Node, draw, leaves, to_do
 from calmoe.experiments.progress import TimeUp, Watcher
 from calmoe.experiments.records import Record, describe_run, join, plan_of, plans_of, recorded, sweep_of
-from calmoe.experiments.spec import RunSpec, from_table, run_name
+from calmoe.experiments.spec import RunSpec, from_table, run_title
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
@@ -209,7 +209,7 @@ def _report(
         raise InputError(f"{folder.path} has no results ({listed})")
     folder.write_results(rows)
     for protocol in record["protocols"]:
-        console.print(results_table(rows, run_name(record["spec"]), protocol).rich())
+        console.print(results_table(rows, run_title(record["spec"]), protocol).rich())
     for row in rows:
         if row["temperature_status"] not in ("optimum", "published"):
             at = f" {row['setting']} {row['value']:g}" if "value" in row else ""

@@ -10,12 +10,13 @@ import calmoe
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
 from calmoe.experiments.records import Record, sweep_of
-from calmoe.experiments.sources import Sources
-from calmoe.experiments.spec import load_preset, run_name
+from calmoe.experiments.sources import Source, Sources
+from calmoe.experiments.spec import load_preset, run_name, run_title
 from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
 from calmoe.report.grid import Entry, Heading, label
 from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
+from calmoe.report.published import table_of
 from calmoe.report.summary import Asked, in_words, many
 from calmoe.report.sweeps import SETTINGS, sweep_in_words
 from calmoe.report.tables import METHODS
@@ -95,7 +96,7 @@ def run_page(
             *_figure_sections(pictures, missing, spec["protocol"]),
             *_sweep_sections(sources, grids, pictures, missing),
         ],
-        facts=_facts(sources),
+        facts=run_facts(sources.record, sources.all, reproduce(sources)),
         footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
     )
 
@@ -105,7 +106,8 @@ def _summary(sources: Sources) -> list[Point]:
     spec, points = record["spec"], []
     if sources.runs:
         asked = Asked(
-            dataset=run_name(spec),
+            dataset=run_title(spec),
+            table=table_of(spec["dataset"], spec.get("target", "")),
             methods=spec["methods"],
             seeds=spec["seeds"],
             protocols=record["protocols"],
@@ -177,9 +179,9 @@ def _sweep_sections(
     return sections
 
 
-def _facts(sources: Sources) -> dict[str, Fact]:
-    record = sources.record
-    spec, sessions = record["spec"], [session for source in sources.all for session in source.sessions]
+def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[str, Fact]:
+    """What was run, where and how."""
+    spec, sessions = record["spec"], [session for source in sources for session in source.sessions]
     facts: dict[str, Fact] = {
         "Dataset": run_name(spec),
         "Protocols": ", ".join(record["protocols"]),
@@ -188,13 +190,12 @@ def _facts(sources: Sources) -> dict[str, Fact]:
         "Hardware": _told(s["device"] for s in sessions),
         "Code": _told(_version(s) for s in sessions),
         "Dates": _told(str(s["date"])[:10] for s in sessions),
-        "To reproduce": Code(reproduce(sources)),
+        "To reproduce": Code(commands),
         "Settings": _listing("All settings of the run", ("Setting", "Value"), _flat(record)),
     }
     if sessions:
         names = ("date", "device", "cores", "python", "torch", "calmoe", "commit", "command")
-        typed = [{**session, "command": _typed(session)} for session in sessions]
-        lines = [[_shown(session.get(name)) for name in names] for session in typed]
+        lines = [[_shown({**s, "command": _typed(s)}.get(name)) for name in names] for s in sessions]
         facts["Sessions"] = _listing("One line a session", [name.capitalize() for name in names], lines)
     return facts
 
@@ -209,9 +210,8 @@ def reproduce(sources: Sources) -> str:
     try:
         commands = [command(record) for record in records]
     except InputError:  # not one of the presets: as it was typed
-        typed = [_typed(source.sessions[-1]) for source in sources.all if source.sessions]
-        return "\n".join(typed) or "not recorded"
-    return "\n".join([*commands, shlex.join(["calmoe", "report", *folders, *_data(dataset)])])
+        return as_typed(sources.all)
+    return "\n".join([*commands, shlex.join(["calmoe", "report", *folders, *data_option(dataset)])])
 
 
 def command(record: Record) -> str:
@@ -219,7 +219,7 @@ def command(record: Record) -> str:
     spec, sweep = record["spec"], sweep_of(record)
     preset = json.loads(json.dumps(asdict(load_preset(spec["dataset"]))))
     words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec["dataset"]]
-    words += _data(spec["dataset"])
+    words += data_option(spec["dataset"])
     if sweep:
         preset["methods"] = ["robust"]
         if sweep != parse_values(sweep.setting, None, spec["training"]["epochs"]):
@@ -236,7 +236,12 @@ def command(record: Record) -> str:
     return shlex.join(words)
 
 
-def _data(dataset: str) -> list[str]:
+def as_typed(sources: Iterable[Source]) -> str:
+    """The last command of each folder."""
+    return "\n".join(_typed(source.sessions[-1]) for source in sources if source.sessions) or "not recorded"
+
+
+def data_option(dataset: str) -> list[str]:
     return [] if dataset == "digits" else ["--data", "DIR"]
 
 

@@ -4,13 +4,15 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from calmoe.errors import InputError
+from calmoe.experiments import overview
 from calmoe.experiments.engine import expected, results_table, threads
 from calmoe.experiments.pages import CAPTIONS, run_page
 from calmoe.experiments.sources import (
@@ -18,11 +20,11 @@ from calmoe.experiments.sources import (
     Source,
     Sources,
     domain_images,
-    read_sources,
+    read_targets,
     run_dataset,
     run_examples,
 )
-from calmoe.experiments.spec import run_name
+from calmoe.experiments.spec import backbone_of, run_title
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.files import write_json, write_whole
 from calmoe.report import (
@@ -41,7 +43,7 @@ from calmoe.report.drawing import Drawn, save
 from calmoe.report.examples import domain_examples, examples_figure
 from calmoe.report.figures import draw
 from calmoe.report.page import Picture
-from calmoe.report.published import published
+from calmoe.report.published import published, table_of
 from calmoe.report.sweeps import eta_gamma_figure, eta_gamma_table, sweep_figure
 
 PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
@@ -51,7 +53,8 @@ SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("
 def tables(sources: Sources) -> dict[str, Grid]:
     """By name: the paper's table under each protocol, seed-paired differences, published cells, sweeps."""
     record, rows = sources.record, sources.rows
-    dataset, protocols = run_name(record["spec"]), record["protocols"]
+    dataset, protocols = run_title(record["spec"]), record["protocols"]
+    paper = table_of(record["spec"]["dataset"], record["spec"].get("target", ""))
     grids = {}
     if rows:
         grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
@@ -65,12 +68,12 @@ def tables(sources: Sources) -> dict[str, Grid]:
             differences = paired(rows, protocol, columns=PAIRED)
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)
-    if rows and "published" in protocols and is_published(dataset):
-        cells = compare(rows, dataset)
+    if rows and "published" in protocols and is_published(paper):
+        cells = compare(rows, paper)
         known = [cell for cell in cells if not math.isnan(cell.combined_errors)]
         grids["comparison"] = comparison_table(
             cells,
-            f"{dataset}, published protocol beside the paper's {published(dataset)['table']}; "
+            f"{dataset}, published protocol beside the paper's {published(paper)['table']}; "
             f"{len(beyond(known))} of {len(known)} cells "
             f"differ by more than 2 combined standard errors ({len(cells) - len(known)} not compared)",
         )
@@ -79,7 +82,9 @@ def tables(sources: Sources) -> dict[str, Grid]:
             grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, dataset, protocol)
     if "eta" in sources.sweeps:
         with suppress(InputError):  # nothing that tilts was swept
-            grids["eta_gamma"] = eta_gamma_table(sources.sweeps["eta"].rows, dataset)
+            grid = eta_gamma_table(sources.sweeps["eta"].rows, record["spec"]["dataset"])
+            backbone = backbone_of(record["spec"])
+            grids["eta_gamma"] = replace(grid, caption=f"{backbone}: {grid.caption}") if backbone else grid
     return grids
 
 
@@ -139,35 +144,79 @@ class Written(NamedTuple):
     missing: dict[str, str]
 
 
-def write_report(folders: Sequence[Path], to: Path, data: Path | None = None, pdf: bool = False) -> Written:
+def write_report(
+    folders: Sequence[Path], to: Path | None = None, data: Path | None = None, pdf: bool = False
+) -> Written:
     """Write the page, the tables in three formats, the figures and their numbers, and their sources.
 
     Several run folders count as one run, in which a later folder's methods replace an earlier one's; sweeps
-    get sections of their own. `data` is where the dataset's files are, for the example images; with `pdf`
-    the figures are written as PDF too.
+    get sections of their own. Where the runs are on several targets, each has a report of its own in a
+    folder of its name, and the page is about all of them. `to` is by default the first folder's "report";
+    `data` is where the dataset's files are, for the example images; with `pdf` the figures are written as PDF
+    too.
     """
     with threads(1):  # on a busy machine two take ten times as long
-        sources = read_sources(folders)
-        grids = tables(sources)
-        (to / "tables").mkdir(parents=True, exist_ok=True)
-        (to / "figures").mkdir(exist_ok=True)
-        drawn, missing = figures(sources, to, data)
-    write_whole(to / "tables.md", "\n".join(grid.markdown() for grid in grids.values()).encode())
-    for name, grid in grids.items():
-        write_whole(to / "tables" / f"{name}.tex", grid.latex().encode())
-        write_whole(to / "tables" / f"{name}.csv", grid.csv().encode())
+        targets = read_targets(folders)
+        if len(targets) == 1:
+            (sources,) = targets.values()
+            return _write_run(sources, to or folders[0] / "report", data, pdf)
+        if to is None:
+            raise InputError(
+                f"runs on {len(targets)} targets make a report of their own: say where, --to DIR"
+            )
+        return _write_overview(overview.overview_of(targets), to, data, pdf)
+
+
+def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Written:
+    grids = tables(sources)
+    to.mkdir(parents=True, exist_ok=True)
+    drawn, missing = figures(sources, to, data)
+    pictures = _write_all(to, grids, drawn, CAPTIONS, sources.all, pdf)
     if sources.runs:
         _write_rows(to / RESULTS, sources.rows)
         write_json(to / "timing.json", timing(sources.runs[0]))
     for setting, sweep in sources.sweeps.items():
         _write_rows(to / f"sweep_{setting}.jsonl", sweep.rows)
-    write_json(to / "sources.json", [{**s.record, "sessions": s.sessions} for s in sources.all])
+    write_whole(to / "report.html", run_page(sources, grids, pictures, missing).html().encode())
+    return Written(to / "report.html", list(grids), list(drawn), missing)
+
+
+def _write_overview(of: overview.Overview, to: Path, data: Path | None, pdf: bool) -> Written:
+    missing: dict[str, str] = {}
+    for target, sources in of.targets.items():
+        written = _write_run(sources, to / target, data, pdf)
+        missing |= {f"{target}/{name}": reason for name, reason in written.missing.items()}
+    grids = overview.overview_tables(of)
+    curves = {target: sources.curves for target, sources in of.targets.items()}
+    drawn, undrawn = overview.overview_figures(of, curves)
+    pictures = _write_all(to, grids, drawn, overview.CAPTIONS, of.all, pdf)
+    _write_rows(to / RESULTS, of.rows)
+    page = overview.overview_page(of, grids, pictures, undrawn)
+    write_whole(to / "report.html", page.html().encode())
+    return Written(to / "report.html", list(grids), list(drawn), missing | undrawn)
+
+
+def _write_all(
+    to: Path,
+    grids: Mapping[str, Grid],
+    drawn: Mapping[str, Drawn],
+    captions: Mapping[str, str],
+    sources: Sequence[Source],
+    pdf: bool,
+) -> dict[str, Picture]:
+    """The tables, the figures and their sources as files; the figures again for the page."""
+    for folder in ("tables", "figures"):
+        (to / folder).mkdir(parents=True, exist_ok=True)
+    write_whole(to / "tables.md", "\n".join(grid.markdown() for grid in grids.values()).encode())
+    for name, grid in grids.items():
+        write_whole(to / "tables" / f"{name}.tex", grid.latex().encode())
+        write_whole(to / "tables" / f"{name}.csv", grid.csv().encode())
+    write_json(to / "sources.json", [{**s.record, "sessions": s.sessions} for s in sources])
     pictures = {}
     for name, figure in drawn.items():
         path, *_ = save(figure, to / "figures" / name, formats=("png", "pdf") if pdf else ("png",))
-        pictures[name] = Picture(name, path.read_bytes(), figure.alt, CAPTIONS[name])
-    write_whole(to / "report.html", run_page(sources, grids, pictures, missing).html().encode())
-    return Written(to / "report.html", list(grids), list(drawn), missing)
+        pictures[name] = Picture(name, path.read_bytes(), figure.alt, captions[name])
+    return pictures
 
 
 def _write_rows(path: Path, rows: Rows) -> None:

@@ -19,6 +19,13 @@ from calmoe.report.examples import examples
 
 Rows = list[dict[str, Any]]
 MAY_DIFFER = ("sweep", "device", "training_version")  # between the folders of one report
+OF_TARGET = (
+    "target",
+    "fingerprint",
+    "training_fingerprint",
+    "protocols",
+    "digest",
+)  # where the targets differ
 
 
 class Source(NamedTuple):
@@ -93,13 +100,27 @@ class Sources(NamedTuple):
         return sorted(found, key=lambda c: (methods.index(c["method"]), c["seed"]))
 
 
-def read_sources(folders: Sequence[Path]) -> Sources:
-    """All folders; where two runs hold the same method and seed, the later one's stands."""
+def read_targets(folders: Sequence[Path]) -> dict[str, Sources]:
+    """All folders by the target that they were tested on; "" where the dataset has none."""
+    found: dict[str, list[tuple[Path, Record]]] = {}
+    for path in folders:
+        record = record_of(path)
+        for of in found.values():
+            _check_same(*of[0], path, record)
+        found.setdefault(record["spec"].get("target", ""), []).append((path, record))
+    targets = {target: _as_one([_read(*each) for each in of]) for target, of in found.items()}
+    for target, sources in targets.items():
+        if len(targets) > 1 and not sources.runs:
+            path = sources.all[0].path
+            raise InputError(f"{path} is a sweep on {target} and no run on {target} is here: report it apart")
+    return targets
+
+
+def _as_one(found: Sequence[Source]) -> Sources:
+    """Folders of one target; where two runs hold the same method and seed, the later one's stands."""
     runs: list[Source] = []
     sweeps: dict[str, Source] = {}
-    for read in map(_read, folders):
-        for other in (*runs, *sweeps.values()):
-            _check_same(other, read)
+    for read in found:
         sweep = sweep_of(read.record)
         if sweep is None:
             runs = [run.without(read.trained) for run in runs] + [read]
@@ -165,9 +186,8 @@ def run_examples(sources: Sources, dataset: ShiftDataset) -> dict[str, Any]:
     )
 
 
-def _read(path: Path) -> Source:
-    folder, record = RunFolder(path), record_of(path)
-    rows = _rows(folder, record)
+def _read(path: Path, record: Record) -> Source:
+    rows = _rows(RunFolder(path), record)
     return Source(path, record, _sessions(path), rows, [] if sweep_of(record) else run_curves(path))
 
 
@@ -193,10 +213,11 @@ def _sessions(run: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _check_same(first: Source, other: Source) -> None:
+def _check_same(first: Path, record: Record, second: Path, other: Record) -> None:
     """Folders of other data, or of models trained otherwise, do not go into one report."""
-    a, b = flat(first.record), flat(other.record)
-    differing = [name for name in a if a[name] != b.get(name) and name not in MAY_DIFFER]
+    a, b = flat(record), flat(other)
+    free = MAY_DIFFER if a["target"] == b["target"] else (*MAY_DIFFER, *OF_TARGET)
+    differing = [name for name in a if a[name] != b.get(name) and name not in free]
     if differing:
         listed = "; ".join(f"{name} is {a[name]!r} and {b.get(name)!r}" for name in differing[:3])
-        raise InputError(f"{first.path} and {other.path} are not of one kind ({listed}): report them apart")
+        raise InputError(f"{first} and {second} are not of one kind ({listed}): report them apart")

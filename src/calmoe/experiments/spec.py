@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from calmoe.backbones import BACKBONES
@@ -14,6 +15,7 @@ from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.methods import METHODS
 from calmoe.mixture import MixtureHead
+from calmoe.report.published import backbone_note, table_of
 from calmoe.training.settings import ModelSettings, TrainingSettings
 
 T = TypeVar("T")
@@ -74,6 +76,26 @@ def run_name(spec: Mapping[str, Any]) -> str:
     'pacs-sketch'
     """
     return "-".join(filter(None, [spec["dataset"], spec.get("target")]))
+
+
+def run_title(spec: Mapping[str, Any]) -> str:
+    """What captions call a run: its name and, where it is not the paper's, its backbone.
+
+    >>> run_title({"dataset": "pacs", "target": "sketch", "model": {"backbone": "resnet50", "variant": "v1"}})
+    'pacs-sketch, ResNet-50 v1 (the paper: ResNet-18)'
+    """
+    return ", ".join(filter(None, [run_name(spec), backbone_of(spec)]))
+
+
+def backbone_of(spec: Mapping[str, Any], table: str = "") -> str:
+    """The backbone and the paper's, where they differ. table: of the paper, if not the run's own."""
+    model = spec["model"]
+    depth = model["backbone"].removeprefix("resnet")
+    if depth.isdecimal():  # the shallow ones have no variants
+        title = f"ResNet-{depth}" + (f" {model['variant']}" if int(depth) >= 50 else "")
+    else:
+        title = Path(model.get("weights") or model["backbone"]).name
+    return backbone_note(table or table_of(spec["dataset"], spec.get("target", "")), title)
 
 
 def load_preset(name: str) -> RunSpec:

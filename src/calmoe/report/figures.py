@@ -59,7 +59,7 @@ def reliability(of_runs: Sequence[Curves], view: str = "raw") -> Drawn:
         row, column = divmod(i, columns)
         axes = figure.add_subplot(grid[2 * row, column])
         strip = figure.add_subplot(grid[2 * row + 1, column], sharex=axes)
-        errors = _reliability_panel(axes, strip, look, seeds, view)
+        errors = reliability_panel(axes, strip, look, seeds, view)
         told_of.append(f"{look.title} {' and '.join(map(told, errors.values()))}")
         numbers = [f"{name} {np.mean(values):.3f}".replace("0.", ".") for name, values in errors.items()]
         axes.set_title("\n".join([look.title, ", ".join(numbers)]))
@@ -75,7 +75,7 @@ def reliability(of_runs: Sequence[Curves], view: str = "raw") -> Drawn:
         if column == 0:
             axes.set_ylabel("accuracy")
             strip.set_ylabel("share")
-    key(figure, [*_all_and_hard(hard), Line2D([], [], color=GREY, ls=":", label="perfectly calibrated")])
+    key(figure, [*all_and_hard(hard), Line2D([], [], color=GREY, ls=":", label="perfectly calibrated")])
     return Drawn(
         figure,
         f"Reliability diagrams, {VIEWS[view]}, {len(runs)} methods, {seeds_told(runs)}. Expected calibration "
@@ -83,7 +83,7 @@ def reliability(of_runs: Sequence[Curves], view: str = "raw") -> Drawn:
     )
 
 
-def _reliability_panel(
+def reliability_panel(
     axes: Axes, strip: Axes, look: Look, seeds: list[Curves], view: str
 ) -> dict[str, list[float]]:
     """Draw one method; its ECE by seed, on all data and on the hard subset."""
@@ -130,7 +130,7 @@ def _pooled(tables: Sequence[dict[str, Any]]) -> Reliability:
     )
 
 
-def _all_and_hard(hard: bool) -> list[Any]:
+def all_and_hard(hard: bool) -> list[Any]:
     shown = [Line2D([], [], color=GREY, marker="o", label="all data")]
     if hard:
         shown.append(Line2D([], [], color=GREY, marker="o", mfc="white", ls="--", label="hard subset"))

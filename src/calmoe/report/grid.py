@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 from rich import box
@@ -27,10 +28,16 @@ class Entry(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """A column's title, and its CSV names: one for each value of its entries."""
+    """A column's title, its CSV names, one for each value of its entries, and what stands above it."""
 
     title: str
     names: tuple[str, ...]
+    group: str = ""
+
+    @property
+    def whole(self) -> str:
+        """The title where no group stands above it."""
+        return f"{self.group} {self.title}".strip()
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,12 @@ class Grid:
         """Which columns hold numbers."""
         return [any(row[i].numeric for row in self.rows) for i in range(len(self.headings))]
 
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """What stands above the headings, and over how many columns; nothing where no column has a group."""
+        runs = [(group, len(list(of))) for group, of in groupby(self.headings, key=lambda h: h.group)]
+        return runs if any(group for group, _ in runs) else []
+
     def markdown(self) -> str:
         """A paragraph with the caption, then a GitHub table."""
 
@@ -68,7 +81,7 @@ class Grid:
             return f"| {' | '.join(cells)} |"
 
         table = [
-            line(_markdown(Entry(heading.title, ("",))) for heading in self.headings),
+            line(_markdown(Entry(heading.whole, ("",))) for heading in self.headings),
             line("---:" if numeric else "---" for numeric in self.numeric),
             *(line(map(_markdown, row)) for row in self.rows),
         ]
@@ -80,12 +93,14 @@ class Grid:
         def line(cells: Iterable[str]) -> str:
             return " & ".join(cells) + r" \\"
 
+        above = [rf"\multicolumn{{{n}}}{{c}}{{{_escape(group)}}}" for group, n in self.groups]
         lines = [
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{_escape(self.caption)}}}",
             rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in self.numeric)}}}",
             r"\toprule",
+            *([line(above)] if above else []),
             line(_escape(heading.title) for heading in self.headings),
         ]
         for section in self.sections:
@@ -111,12 +126,18 @@ class Grid:
 
         headings = (
             f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(title)}</button></th>'
-            for (title, _), kind in zip(self.headings, kinds, strict=True)
+            for (title, *_), kind in zip(self.headings, kinds, strict=True)
+        )
+        above = "".join(
+            f'<th scope="colgroup" colspan="{n}">{escape(group)}</th>'
+            if group
+            else f'<td colspan="{n}"></td>'
+            for group, n in self.groups
         )
         return "\n".join(
             [
                 f"<table>\n<caption>{escape(self.caption)}</caption>",
-                f"<thead><tr>{''.join(headings)}</tr></thead>",
+                f"<thead>{above and f'<tr>{above}</tr>'}<tr>{''.join(headings)}</tr></thead>",
                 *map(body, self.sections),
                 "</table>",
             ]
@@ -132,10 +153,10 @@ class Grid:
             collapse_padding=True,
         )
         for i, (heading, numeric) in enumerate(zip(self.headings, self.numeric, strict=True)):
-            words = " ".join([heading.title, *(row[i].text for row in self.rows)]).split()
+            words = " ".join([heading.whole, *(row[i].text for row in self.rows)]).split()
             width = max(map(len, words))  # a narrow terminal breaks lines between words, never in one
             justify: Literal["left", "right"] = "right" if numeric else "left"
-            table.add_column(Text(heading.title), justify=justify, min_width=width)
+            table.add_column(Text(heading.whole), justify=justify, min_width=width)
         for section in self.sections:
             for row in section:
                 table.add_row(*(Text(entry.text, style="bold" if entry.bold else "") for entry in row))
@@ -161,10 +182,10 @@ def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
     return Entry(_decimal(value, decimals, "+"), (value,), bold)
 
 
-def interval(low: float, high: float, bold: bool = False) -> Entry:
+def interval(low: float, high: float, bold: bool = False, missing: str = "–") -> Entry:
     """Three decimals; more where it takes them to see that a bound is not zero."""
     if math.isnan(low) or math.isnan(high):
-        return Entry("–", (low, high), bold)
+        return Entry(missing, (low, high), bold)
     decimals = telling(low, high) if bold else 3
     return Entry(f"[{_decimal(low, decimals, '+')}, {_decimal(high, decimals, '+')}]", (low, high), bold)
 
@@ -230,4 +251,5 @@ def _latex(entry: Entry) -> str:
     if not entry.numeric or entry.text == "–":
         return rf"\textbf{{{_escape(entry.text)}}}" if entry.bold else _escape(entry.text)
     text = entry.text.replace("±", r"\pm").replace("−", "-").replace("inf", r"\infty")
+    text = text.replace("unknown", r"\mbox{unknown}")
     return rf"$\mathbf{{{text}}}$" if entry.bold else f"${text}$"

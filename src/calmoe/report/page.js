@@ -2,7 +2,7 @@
 
 // A heading's button sorts its table: rising, falling, then as it was, with its sections.
 for (const table of document.querySelectorAll("main table")) {
-  const headings = [...table.tHead.rows[0].cells];
+  const headings = [...[...table.tHead.rows].at(-1).cells];
   const before = [...table.tBodies].map((body) => [body, [...body.rows]]);
   const rows = before.flatMap(([, of]) => of);
 

@@ -52,13 +52,17 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Tables and figures on one subject: how to read them before, what is left out of them after."""
+    """Tables and figures on one subject: how to read them before, what is left out of them after.
+
+    `links` lead to files beside the page, by name.
+    """
 
     heading: str
     how: str = ""
     tables: Sequence[Grid] = ()
     figures: Sequence[Picture] = ()
     notes: Sequence[str] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 class Code(str):

@@ -1,6 +1,7 @@
-"""The cells the paper published, and where they stand in it."""
+"""The cells the paper published, where they stand in it, and what backbone they are of."""
 
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -35,6 +36,32 @@ def table_of(dataset: str, target: str = "") -> str:
 def is_published(dataset: str) -> bool:
     """Whether the paper has a table of methods for `dataset`."""
     return "cells" in _tables().get(dataset, {})
+
+
+def backbone_note(table: str, backbone: str) -> str:
+    """What a caption says of a backbone that is not the paper's; nothing where it is, or none is published.
+
+    >>> backbone_note("pacs_sketch", "ResNet-50 v1"), backbone_note("pacs_sketch", "ResNet-18")
+    ('ResNet-50 v1 (the paper: ResNet-18)', '')
+    """
+    paper = _tables().get(table, {}).get("backbone", "")
+    same = paper.lower() in backbone.lower()  # DistilBERT's files are called distilbert-base-uncased
+    return "" if same else f"{backbone} (the paper: {paper})"
+
+
+def target_titles(dataset: str, targets: Iterable[str]) -> dict[str, str]:
+    """By target its title, in the paper's order and words; those that it has not follow by name.
+
+    >>> target_titles("pacs", ["art_painting", "sketch", "photo"])
+    {'photo': 'Photo', 'art_painting': 'Art', 'sketch': 'Sketch'}
+    """
+    tables = list(_tables())
+
+    def place(target: str) -> tuple[int, str]:
+        table = table_of(dataset, target)
+        return (tables.index(table) if table in tables else len(tables)), target
+
+    return {t: _tables().get(table_of(dataset, t), {}).get("columns", t) for t in sorted(targets, key=place)}
 
 
 @cache

@@ -39,6 +39,7 @@ class Asked:
     methods: Sequence[str]
     seeds: Sequence[int]
     protocols: Sequence[str]
+    table: str = ""  # of the paper, if it is not called as the dataset is
 
     @property
     def protocol(self) -> str:
@@ -72,7 +73,7 @@ def _done(rows: Rows, asked: Asked) -> str:
     seeds = sorted({row["seed"] for row in own})
     return (
         f"{many(len(methods), 'method')} on {asked.dataset}, {many(len(seeds), 'seed')} "
-        f"({_listed(seeds)}): {_titles(methods)}. {_test_set(own)}"
+        f"({listed(seeds)}): {method_titles(methods)}. {_test_set(own)}"
         f"{asked.protocol.capitalize()} protocol: {PROTOCOLS.get(asked.protocol, 'see the documentation')}."
     )
 
@@ -99,10 +100,10 @@ def _best(cells: Summary, differences: Sequence[PairedDifference]) -> list[str]:
 
 def _lowest(best: Sequence[str], means: dict[str, Cell]) -> str:
     if len(best) > 1:
-        return f"{_titles(best)} share the lowest mean, {means[best[0]].mean:.3f}."
+        return f"{method_titles(best)} share the lowest mean, {means[best[0]].mean:.3f}."
     cell, most = means[best[0]], max(cell.n for cell in means.values())
     fewer = f" over {many(cell.n, 'seed')} only" if cell.n < most else ""
-    return f"{_titles(best)} has the lowest mean, {_value(cell)}{fewer}."
+    return f"{method_titles(best)} has the lowest mean, {_value(cell)}{fewer}."
 
 
 def _judged(
@@ -117,10 +118,10 @@ def _judged(
         return f"{title} has {_value(means[BASELINE])}."
     (difference,) = found
     theirs = _value(means[BASELINE])
-    told = f"{title} has {theirs}; over the same seeds the difference is {_difference(difference)}"
-    if _side(difference) is None:
+    told = f"{title} has {theirs}; over the same seeds the difference is {told_difference(difference)}"
+    if side(difference) is None:
         return f"{told}: one seed says nothing of chance."
-    if _side(difference) == 0:
+    if side(difference) == 0:
         return f"{told}: no evidence of a difference."
     picked = f"; but it was picked for its mean, out of {len(means)}" if len(means) > 2 else ""
     return f"{told}. The interval leaves out zero{picked}."
@@ -133,21 +134,29 @@ def _against(differences: Sequence[PairedDifference], cells: Summary) -> tuple[s
         return f"There are no results of {title} in this run: nothing to compare the others with.", []
     bullets = []
     for column, name in METRICS.items():
-        of = [d for d in differences if d.column == column and _side(d) is not None]
-        parts = []
-        for side, word in ((-1, "lower (better) for"), (1, "higher (worse) for")):
-            apart = [f"{METHODS.get(d.method, d.method)}, {_difference(d)}" for d in of if _side(d) == side]
-            parts += [f"{word} {'; '.join(apart)}"] if apart else []
-        level = [d.method for d in of if _side(d) == 0]
-        parts += [f"no evidence of a difference for {_titles(level)}"] if level else []
-        bullets += [f"{name}: {'. '.join(_capital(part) for part in parts)}."] if parts else []
+        told = told_sides([d for d in differences if d.column == column])
+        bullets += [f"{name}: {told}"] if told else []
     return ("Differences over the same seeds, with 95 % intervals." if bullets else ""), bullets
 
 
+def told_sides(differences: Sequence[PairedDifference]) -> str:
+    """Of one metric, the lower the better: for whom it is lower, higher or neither; nothing for one seed."""
+    parts = []
+    for at, word in ((-1, "Lower (better) for"), (1, "Higher (worse) for")):
+        apart = [
+            f"{METHODS.get(d.method, d.method)}, {told_difference(d)}" for d in differences if side(d) == at
+        ]
+        parts += [f"{word} {'; '.join(apart)}."] if apart else []
+    level = [d.method for d in differences if side(d) == 0]
+    return " ".join(
+        [*parts, *([f"No evidence of a difference for {method_titles(level)}."] if level else [])]
+    )
+
+
 def _beside(rows: Rows, asked: Asked) -> str:
-    if "published" not in asked.protocols or not is_published(asked.dataset):
+    if "published" not in asked.protocols or not is_published(asked.table or asked.dataset):
         return ""
-    cells = compare(rows, asked.dataset)
+    cells = compare(rows, asked.table or asked.dataset)
     known = [cell for cell in cells if not math.isnan(cell.combined_errors)]
     if not known:
         return ""
@@ -161,7 +170,7 @@ def _beside(rows: Rows, asked: Asked) -> str:
 def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]) -> list[str]:
     own = [row for row in rows if row["protocol"] == asked.protocol]
     seeds = len({row["seed"] for row in own})
-    judged = [d for d in differences if _side(d) is not None]
+    judged = [d for d in differences if side(d) is not None]
     told = []
     if seeds == 1:
         told.append(
@@ -186,11 +195,11 @@ def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]
     clamped = [row["seed"] for row in own if set(CLAMP) & set(row.get("temperatures", ()))]
     if clamped:
         told.append(
-            f"MoCaE, seed {_listed(clamped)}: an expert's own temperature stopped at a bound, 0.1 or 10."
+            f"MoCaE, seed {listed(clamped)}: an expert's own temperature stopped at a bound, 0.1 or 10."
         )
     odd = [row for row in own if row.get("temperature_status", "optimum") not in ("optimum", "published")]
     if odd:
-        where = _listed([f"{METHODS.get(row['method'], row['method'])} seed {row['seed']}" for row in odd])
+        where = listed([f"{METHODS.get(row['method'], row['method'])} seed {row['seed']}" for row in odd])
         told.append(f"Validation found no optimal temperature for {where}.")
     return told
 
@@ -207,7 +216,7 @@ def _missing(rows: Rows, asked: Asked) -> tuple[str, list[str]]:
             told.append(f"{title}: no seed is finished.")
         elif gone:
             told.append(
-                f"{title}: {many(len(gone), 'seed')} of {len(asked.seeds)} not finished ({_listed(gone)})."
+                f"{title}: {many(len(gone), 'seed')} of {len(asked.seeds)} not finished ({listed(gone)})."
             )
     if told:
         told.append("Not finished: failed, stopped or not started. Run the same command again to continue.")
@@ -218,16 +227,16 @@ def _missing(rows: Rows, asked: Asked) -> tuple[str, list[str]]:
     return "", told
 
 
-def _side(d: PairedDifference) -> int | None:
+def side(d: PairedDifference) -> int | None:
     """-1 where the whole interval lies below zero, 1 above, 0 where it includes zero; None: no interval."""
     if math.isnan(d.low) or math.isnan(d.high):
         return None
     return int(d.low > 0) - int(d.high < 0)
 
 
-def _difference(d: PairedDifference) -> str:
+def told_difference(d: PairedDifference) -> str:
     """ "−0.014 [−0.025, −0.002]", with as many decimals as it takes to see on which side of zero it lies."""
-    if _side(d) is None:
+    if side(d) is None:
         return signed(d.estimate).text
     decimals = telling(d.low, d.high)
     middle, low, high = (signed(value, decimals=decimals).text for value in (d.estimate, d.low, d.high))
@@ -238,13 +247,13 @@ def _value(cell: Cell) -> str:
     return estimate(cell.mean, cell.standard_error).text.replace(" ", UNBROKEN)
 
 
-def _titles(methods: Iterable[str]) -> str:
-    return _listed([METHODS.get(method, method) for method in methods])
+def method_titles(methods: Iterable[str]) -> str:
+    return listed([METHODS.get(method, method) for method in methods])
 
 
-def _listed(items: Sequence[object]) -> str:
+def listed(items: Sequence[object]) -> str:
     """
-    >>> _listed([42, 43, 44])
+    >>> listed([42, 43, 44])
     '42, 43 and 44'
     """
     *most, last = map(str, items)
@@ -257,7 +266,3 @@ def many(n: int, noun: str) -> str:
     ('1 seed', '5 seeds')
     """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -97,7 +97,7 @@ def summarise(rows: Rows, protocol: str) -> Summary:
     everything = (item for seeds in runs.values() for row in seeds.values() for item in row.items())
     columns = dict.fromkeys(key for key, value in everything if _measured(key, value))
     return {
-        method: {column: _cell(_number(row.get(column)) for row in seeds.values()) for column in columns}
+        method: {column: _cell(number(row.get(column)) for row in seeds.values()) for column in columns}
         for method, seeds in runs.items()
     }
 
@@ -133,7 +133,7 @@ def paired(
         )
     return [
         _paired(method, baseline, column, runs[method], runs[baseline])
-        for family in _families(runs)
+        for family in families(runs)
         for method in family
         if method != baseline
         for column in columns
@@ -159,7 +159,7 @@ def _measured(key: str, value: Any) -> bool:
     return key != "seed" and (value is None or isinstance(value, Real))
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
     return float(value) if isinstance(value, Real) else math.nan
 
 
@@ -180,7 +180,7 @@ def _comparison(method: str, column: str, theirs: Cell, ours: Cell) -> Compariso
 
 def _paired(method: str, baseline: str, column: str, a: Seeds, b: Seeds) -> PairedDifference:
     common = [seed for seed in a if seed in b]
-    pairs = np.array([[_number(run[seed].get(column)) for run in (a, b)] for seed in common]).reshape(-1, 2)
+    pairs = np.array([[number(run[seed].get(column)) for run in (a, b)] for seed in common]).reshape(-1, 2)
     pairs = pairs[~np.isnan(pairs).any(1)]
     if not len(pairs):
         return PairedDifference(method, baseline, column, math.nan, math.nan, math.nan, math.nan, 0)
@@ -198,7 +198,7 @@ def main_table(
     caption: str = "Mean ± standard error over seeds, best in bold",
 ) -> Grid:
     """One row a method, one column a metric; the best of each column in bold, with ties at three decimals."""
-    best = {column: _best(summary, column) for column in columns}
+    best = {column: best_mean(summary, column) for column in columns}
 
     def row(method: str) -> tuple[Entry, ...]:
         cells = {column: summary[method].get(column, MISSING) for column in columns}
@@ -206,12 +206,12 @@ def main_table(
             estimate(cell.mean, cell.standard_error, bold=round(cell.mean, 3) == best[column])
             for column, cell in cells.items()
         ]
-        return (_method(method), _seeds(cells.values()), *estimates)
+        return (method_entry(method), seeds_entry(cells.values()), *estimates)
 
     return Grid(
         caption,
-        (METHOD, SEEDS, *(Heading(_title(column), (column, f"{column}_se")) for column in columns)),
-        tuple(tuple(map(row, family)) for family in _families(summary)),
+        (METHOD, SEEDS, *(Heading(column_title(column), (column, f"{column}_se")) for column in columns)),
+        tuple(tuple(map(row, family)) for family in families(summary)),
     )
 
 
@@ -222,8 +222,8 @@ def comparison_table(comparisons: Sequence[Comparison], caption: str | None = No
 
     def row(c: Comparison) -> tuple[Entry, ...]:
         return (
-            _method(c.method),
-            label(_title(c.column), c.column),
+            method_entry(c.method),
+            label(column_title(c.column), c.column),
             estimate(c.published_mean, c.published_se),
             estimate(c.mean, c.standard_error),
             signed(c.difference),
@@ -251,11 +251,11 @@ def paired_table(differences: Sequence[PairedDifference], caption: str | None = 
 
     def row(d: PairedDifference) -> tuple[Entry, ...]:
         return (
-            _method(d.method),
-            label(_title(d.column), d.column),
+            method_entry(d.method),
+            label(column_title(d.column), d.column),
             count(d.n),
             signed(d.estimate),
-            interval(d.low, d.high, bold=d.low > 0 or d.high < 0),
+            interval(d.low, d.high, d.low > 0 or d.high < 0, missing="unknown" if d.n else "–"),
         )
 
     baselines = " and ".join(METHODS.get(b, b) for b in dict.fromkeys(d.baseline for d in differences))
@@ -272,7 +272,7 @@ def paired_table(differences: Sequence[PairedDifference], caption: str | None = 
     )
 
 
-def _families(methods: Iterable[str]) -> list[list[str]]:
+def families(methods: Iterable[str]) -> list[list[str]]:
     """Methods in the paper's order, a list a family; a user's own come last."""
     methods = list(methods)
     known = [[method for method in family if method in methods] for family in FAMILIES]
@@ -280,22 +280,22 @@ def _families(methods: Iterable[str]) -> list[list[str]]:
     return [family for family in [*known, own] if family]
 
 
-def _method(method: str) -> Entry:
+def method_entry(method: str) -> Entry:
     return label(METHODS.get(method, method), method)
 
 
-def _title(column: str) -> str:
+def column_title(column: str) -> str:
     return COLUMNS[column][0] if column in COLUMNS else column
 
 
-def _seeds(cells: Iterable[Cell]) -> Entry:
+def seeds_entry(cells: Iterable[Cell]) -> Entry:
     """How many seeds stand behind a row: "5", or "3–5" where some column has fewer."""
     counts = [cell.n for cell in cells if cell.n] or [0]
     low, high = min(counts), max(counts)
     return count(high) if low == high else label(f"{low}–{high}", f"{low}-{high}")
 
 
-def _best(summary: Summary, column: str) -> float:
+def best_mean(summary: Summary, column: str) -> float:
     """The best mean to three decimals; NaN, which nothing equals, for a column with no best."""
     means = [cells[column].mean for cells in summary.values() if column in cells and cells[column].n]
     return round(COLUMNS[column][1](means), 3) if means and column in COLUMNS else math.nan

@@ -1,0 +1,228 @@
+"""Runs on several targets of one dataset as one report: its tables, its figures, its page."""
+
+import shlex
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import calmoe
+from calmoe.data import pacs
+from calmoe.errors import InputError
+from calmoe.experiments.methods import in_order
+from calmoe.experiments.pages import HOW, as_typed, command, data_option, run_facts
+from calmoe.experiments.records import Record
+from calmoe.experiments.sources import Rows, Source, Sources
+from calmoe.experiments.spec import backbone_of, run_name
+from calmoe.report import Grid, beyond
+from calmoe.report.curves import Curves
+from calmoe.report.drawing import Drawn
+from calmoe.report.page import Page, Picture, Section
+from calmoe.report.published import target_titles
+from calmoe.report.summary import listed, many
+from calmoe.report.tables import paired_table
+from calmoe.report.target_figures import targets_dots, targets_reliability, targets_scatter
+from calmoe.report.target_words import AskedTargets, no_test, targets_in_words
+from calmoe.report.targets import (
+    MEAN,
+    PAPER,
+    SCORES,
+    compare_by_target,
+    paired_by_target,
+    targets_comparison_table,
+    targets_paired_table,
+    targets_table,
+)
+
+CAPTIONS = {
+    "targets": "Accuracy, ECE and ECE+TS by target, and in the mean over targets. Bars are standard errors "
+    "over seeds.",
+    "targets_reliability": "Reliability by target, as trained, of the main methods. Points below the dotted "
+    "line are more sure than right; each target's own report has all methods.",
+    "targets_reliability_scaled": "Reliability by target, after the temperature that validation chose on the "
+    "source domains. What is left of the gap is what that temperature cannot know of the target.",
+    "targets_scatter": "Accuracy against ECE after a temperature, a panel a target. Lower and further right "
+    "is better; grey lines go through Vanilla MoE.",
+}
+SECTIONS = {  # heading: how to read it, tables by the end of their names, figures
+    "Results": ("results", ("", "-scores"), ("targets",)),
+    "Against Vanilla MoE": ("paired", ("-mean", "-paired"), ()),
+    "Accuracy and calibration": ("scatter", (), ("targets_scatter",)),
+    "Confidence and accuracy": ("confidence", (), ("targets_reliability", "targets_reliability_scaled")),
+    "Beside the paper": ("comparison", ("-comparison",), ()),
+}
+OWN_HOW = {
+    "results": HOW["results"].replace(", “hard” is the hard subset", "")
+    + " A mean over targets is taken within a seed first; only seeds that have every target count.",
+    "paired": "Each method minus Vanilla MoE, seed by seed: first the mean over targets, then target by "
+    "target. Below zero is better, but for accuracy. Bold intervals leave out zero; they are not corrected "
+    "for their number.",
+    "scatter": "Calibration is easily bought with accuracy, and the other way round: this shows both.",
+    "comparison": "The paper's cells beside ours, mean ± standard error over seeds.",
+}
+
+
+class Overview(NamedTuple):
+    """Sources by target, in the report's order."""
+
+    targets: dict[str, Sources]
+
+    @property
+    def titles(self) -> dict[str, str]:
+        return target_titles(self.record["spec"]["dataset"], self.targets)
+
+    @property
+    def all(self) -> list[Source]:
+        return [source for sources in self.targets.values() for source in sources.all]
+
+    @property
+    def record(self) -> Record:
+        """One record for all: the methods and seeds of any target, and the protocols of every one."""
+        records = [sources.record for sources in self.targets.values()]
+        specs = [record["spec"] for record in records]
+        named = {
+            "methods": list(in_order(method for spec in specs for method in spec["methods"])),
+            "seeds": sorted({seed for spec in specs for seed in spec["seeds"]}),
+            "target": ", ".join(self.targets),
+        }
+        common = [p for p in records[0]["protocols"] if all(p in record["protocols"] for record in records)]
+        own = {
+            k: v for k, v in records[0].items() if k not in ("fingerprint", "training_fingerprint", "digest")
+        }
+        return {**own, "protocols": common, "spec": {**specs[0], **named}}
+
+    @property
+    def rows(self) -> Rows:
+        return [{"target": t, **row} for t, sources in self.targets.items() for row in sources.rows]
+
+    @property
+    def backbone(self) -> str:
+        """Beside the paper's, where they differ."""
+        return next(iter(filter(None, (backbone_of(s.record["spec"]) for s in self.targets.values()))), "")
+
+    @property
+    def name(self) -> str:
+        """As captions call it."""
+        dataset = self.record["spec"]["dataset"]
+        return ", ".join(filter(None, [f"{dataset} by target", self.backbone]))
+
+
+def overview_of(targets: Mapping[str, Sources]) -> Overview:
+    """The targets in the paper's order, or by name."""
+    dataset = next(iter(targets.values())).record["spec"]["dataset"]
+    return Overview({target: targets[target] for target in target_titles(dataset, targets)})
+
+
+def overview_tables(overview: Overview) -> dict[str, Grid]:
+    """By name, under each protocol: the paper's table, proper scores, paired differences, published cells."""
+    rows, titles, record = overview.rows, overview.titles, overview.record
+    grids: dict[str, Grid] = {}
+    mean = f"mean over {listed(list(titles.values()))} within a seed"
+    for protocol in record["protocols"]:
+        named = f"{overview.name}, {protocol} protocol"
+        told = f"{named}; mean ± standard error over seeds; last the {mean}, of the seeds that have them all"
+        grids[protocol] = targets_table(rows, protocol, titles, PAPER, told)
+        grids[f"{protocol}-scores"] = targets_table(rows, protocol, titles, SCORES, f"{told}; proper scores")
+        found = paired_by_target(rows, protocol, titles)
+        less = "seed-paired difference to Vanilla MoE, 95 % interval"
+        if found[MEAN]:
+            grids[f"{protocol}-mean"] = paired_table(found[MEAN], f"{named}; {less}; {mean}")
+        if any(found[target] for target in titles):
+            grids[f"{protocol}-paired"] = targets_paired_table(found, titles, f"{named}; {less}, by target")
+        cells = compare_by_target(rows, record["spec"]["dataset"], protocol, titles)
+        if cells:
+            why = no_test(protocol, overview.backbone)
+            far = len(beyond(c for of in cells.values() for c in of))
+            said = (
+                f"no test of reproduction: {why}"
+                if why
+                else f"{far} beyond 2 combined standard errors, in bold"
+            )
+            caption = f"{named}; the paper's cells beside ours; {said}"
+            grids[f"{protocol}-comparison"] = targets_comparison_table(cells, titles, caption, tested=not why)
+    return grids
+
+
+def overview_figures(
+    overview: Overview, curves: Mapping[str, list[Curves]]
+) -> tuple[dict[str, Drawn], dict[str, str]]:
+    """All figures by name, and by name why one is missing. curves: those of each target."""
+    rows, titles, protocol = overview.rows, overview.titles, overview.record["spec"]["protocol"]
+    drawn, missing = {}, {}
+    for name, figure in {
+        "targets": partial(targets_dots, rows, protocol, titles),
+        "targets_scatter": partial(targets_scatter, rows, protocol, titles),
+        "targets_reliability": partial(targets_reliability, curves, titles),
+        "targets_reliability_scaled": partial(targets_reliability, curves, titles, "scaled"),
+    }.items():
+        try:
+            drawn[name] = figure()
+        except InputError as error:
+            missing[name] = str(error)
+    return drawn, missing
+
+
+def overview_page(
+    overview: Overview, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
+) -> Page:
+    """All targets as a page, with links to each one's own."""
+    record, titles = overview.record, overview.titles
+    spec, how = record["spec"], HOW | OWN_HOW
+    sections = [
+        Section(
+            heading=heading,
+            how=how[told].format(protocol=spec["protocol"]),
+            tables=[grids[p + end] for p in record["protocols"] for end in ends if p + end in grids],
+            figures=[pictures[name] for name in names if name in pictures],
+            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
+        )
+        for heading, (told, ends, names) in SECTIONS.items()
+    ]
+    links = {f"{title}: {target}/report.html": f"{target}/report.html" for target, title in titles.items()}
+    own = Section(
+        heading="Each target", how="A whole report of each, in folders beside this page.", links=links
+    )
+    named = f"{spec['dataset']}, target {', '.join(titles)}"
+    counted = [(spec["methods"], "method"), (spec["seeds"], "seed"), (titles, "target")]
+    return Page(
+        title=f"Calibration on {spec['dataset']}, by target",
+        subtitle=f"{', '.join(many(len(of), noun) for of, noun in counted)}; runs of calmoe",
+        summary=targets_in_words(overview.rows, _asked(overview)),
+        sections=[*(s for s in sections if s.tables or s.figures or s.notes), own],
+        facts=run_facts(record, overview.all, _reproduce(overview)) | {"Dataset": named},
+        footer=f"Written by calmoe {calmoe.__version__}. This file needs no network.",
+    )
+
+
+def _asked(overview: Overview) -> AskedTargets:
+    record, titles = overview.record, overview.titles
+    spec = record["spec"]
+    absent = [domain for domain in pacs.DOMAINS if spec["dataset"] == "pacs" and domain not in titles]
+    return AskedTargets(
+        dataset=spec["dataset"],
+        methods=spec["methods"],
+        seeds=spec["seeds"],
+        protocols=record["protocols"],
+        titles=titles,
+        absent=list(target_titles("pacs", absent).values()),
+        backbone=overview.backbone,
+    )
+
+
+def _reproduce(overview: Overview) -> str:
+    """The commands that give all this again."""
+    records = [sources.record for sources in overview.targets.values()]
+    folders = [f"runs/{run_name(record['spec'])}" for record in records]
+    dataset = records[0]["spec"]["dataset"]
+    try:
+        commands = [command(record) for record in records]
+    except InputError:  # not one of the presets: as it was typed
+        return as_typed(overview.all)
+    report: list[Any] = [
+        "calmoe",
+        "report",
+        *folders,
+        "--to",
+        f"runs/{dataset}-report",
+        *data_option(dataset),
+    ]
+    return "\n".join([*commands, shlex.join(report)])

@@ -1,0 +1,217 @@
+"""Several target domains in one table: methods × targets, and the mean over the targets.
+
+Rows carry "target". The mean over targets is taken within a seed first: such a mean is one more row of that
+seed, and what is said of seeds (standard errors, Student's t) is said of these rows as of any others.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from calmoe.report.grid import Entry, Grid, Heading, estimate, interval, label, signed
+from calmoe.report.published import is_published, table_of
+from calmoe.report.tables import (
+    COLUMNS,
+    METHOD,
+    METRIC,
+    MISSING,
+    SEEDS,
+    Cell,
+    Comparison,
+    PairedDifference,
+    Row,
+    Rows,
+    Summary,
+    best_mean,
+    beyond,
+    column_title,
+    compare,
+    families,
+    method_entry,
+    number,
+    paired,
+    seeds_entry,
+    summarise,
+)
+
+PAPER = ("accuracy", "ece", "ece_ts")  # of PACS, in its table
+SCORES = ("nll_ts", "brier_ts")
+PAIRED = ("accuracy", "ece", "ece_ts", "nll_ts", "brier_ts")
+MEAN = "mean_over_targets"
+MEAN_TITLE = "Mean over targets"
+
+
+def mean_over_targets(rows: Rows, targets: Iterable[str]) -> list[Row]:
+    """A row a protocol, method and seed that has every target: each measure's mean over the targets.
+
+    >>> row = {"method": "vanilla", "seed": 42, "protocol": "corrected"}
+    >>> rows = [{**row, "target": "photo", "ece": 0.1}, {**row, "target": "sketch", "ece": 0.3}]
+    >>> mean_over_targets(rows, ["photo", "sketch"])[0]["ece"], mean_over_targets(rows, ["photo", "art"])
+    (0.2, [])
+    """
+    targets = list(targets)
+    found: dict[tuple[str, str, int], dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        found[row["protocol"], row["method"], row["seed"]][row["target"]] = row
+    means: list[Row] = []
+    for (protocol, method, seed), of in found.items():
+        if all(target in of for target in targets):
+            measured = [c for c in COLUMNS if any(c in row for row in of.values())]
+            values = {c: math.fsum(number(of[t].get(c)) for t in targets) / len(targets) for c in measured}
+            facts = {"method": method, "seed": seed, "protocol": protocol, "target": MEAN}
+            means.append({**facts, **{c: None if math.isnan(v) else v for c, v in values.items()}})
+    return means
+
+
+def by_target(rows: Rows, targets: Iterable[str]) -> dict[str, Rows]:
+    """Each target's rows and, last, those of the mean over all of them."""
+    targets = list(targets)
+    apart: dict[str, Rows] = {target: [row for row in rows if row["target"] == target] for target in targets}
+    return {**apart, MEAN: mean_over_targets(rows, targets)}
+
+
+def paired_by_target(
+    rows: Rows,
+    protocol: str,
+    targets: Iterable[str],
+    baseline: str = "vanilla",
+    columns: Sequence[str] = PAIRED,
+) -> dict[str, list[PairedDifference]]:
+    """Seed-paired differences to the baseline by target, and of the means; none where the baseline is not."""
+    found: dict[str, list[PairedDifference]] = {}
+    for target, of in by_target(rows, targets).items():
+        has_baseline = any((row["method"], row["protocol"]) == (baseline, protocol) for row in of)
+        found[target] = paired(of, protocol, baseline, columns) if has_baseline else []
+    return found
+
+
+def targets_table(
+    rows: Rows, protocol: str, titles: Mapping[str, str], columns: Sequence[str] = PAPER, caption: str = ""
+) -> Grid:
+    """One row a method, a block of columns a target, the mean last with the seeds behind it; best in bold.
+
+    titles: by target what its block is called, in order.
+    """
+    summaries = {target: summarise(of, protocol) for target, of in by_target(rows, titles).items()}
+    best = {(t, c): best_mean(summary, c) for t, summary in summaries.items() for c in columns}
+
+    def row(method: str) -> tuple[Entry, ...]:
+        found = {(t, c): _cell(summaries[t], method, c) for t, c in best}
+        entries = {
+            at: estimate(cell.mean, cell.standard_error, bold=round(cell.mean, 3) == best[at])
+            for at, cell in found.items()
+        }
+        apart = [entries[t, c] for t in titles for c in columns]
+        together = [entries[MEAN, c] for c in columns]
+        seeds = [
+            seeds_entry(cell for (t, _), cell in found.items() if (t == MEAN) == mean)
+            for mean in (False, True)
+        ]
+        return (method_entry(method), seeds[0], *apart, seeds[1], *together)
+
+    methods = list(dict.fromkeys(method for summary in summaries.values() for method in summary))
+    blocks = [
+        Heading(column_title(c), (f"{t}_{c}", f"{t}_{c}_se"), title)
+        for t, title in titles.items()
+        for c in columns
+    ]
+    means = [Heading(column_title(c), (f"{MEAN}_{c}", f"{MEAN}_{c}_se"), MEAN_TITLE) for c in columns]
+    return Grid(
+        caption or "Mean ± standard error over seeds, by target, best in bold",
+        (METHOD, SEEDS, *blocks, Heading("Seeds", (f"{MEAN}_seeds",), MEAN_TITLE), *means),
+        tuple(tuple(map(row, family)) for family in families(methods)),
+    )
+
+
+def targets_paired_table(
+    differences: Mapping[str, Sequence[PairedDifference]], titles: Mapping[str, str], caption: str = ""
+) -> Grid:
+    """One row a method and metric, a column a target: the difference and its interval, bold without zero."""
+    found = {(t, d.method, d.column): d for t in titles for d in differences[t]}
+    columns = list(dict.fromkeys(column for _, _, column in found))
+
+    def row(method: str, column: str) -> tuple[Entry, ...]:
+        cells = [found.get((t, method, column)) for t in titles]
+        seeds = seeds_entry(MISSING._replace(n=d.n) for d in cells if d)
+        return (method_entry(method), label(column_title(column), column), seeds, *map(_difference, cells))
+
+    parts = ("difference", "low", "high")
+    return Grid(
+        caption or "Difference to the baseline over the same seeds by target, with 95 % intervals",
+        (
+            METHOD,
+            METRIC,
+            SEEDS,
+            *(Heading(title, tuple(f"{t}_{p}" for p in parts)) for t, title in titles.items()),
+        ),
+        tuple(
+            tuple(row(method, column) for column in columns)
+            for family in families(dict.fromkeys(method for _, method, _ in found))
+            for method in family
+        ),
+    )
+
+
+def compare_by_target(
+    rows: Rows, dataset: str, protocol: str, targets: Iterable[str]
+) -> dict[str, list[Comparison]]:
+    """The published cells beside ours, of those targets that the paper has."""
+    tables = {target: table_of(dataset, target) for target in targets}
+    return {
+        target: compare([row for row in rows if row["target"] == target], table, protocol)
+        for target, table in tables.items()
+        if is_published(table)
+    }
+
+
+def targets_comparison_table(
+    comparisons: Mapping[str, Sequence[Comparison]], titles: Mapping[str, str], caption: str, tested: bool
+) -> Grid:
+    """One row a method and metric, the paper's cell and ours by target.
+
+    tested: ours that lie beyond 2 combined standard errors are in bold. Without it the two are not of the
+    same experiment, and nothing is.
+    """
+    found = {(t, c.method, c.column): c for t, of in comparisons.items() for c in of}
+    far = set(beyond(found.values())) if tested else set()
+
+    def row(method: str, column: str) -> tuple[Entry, ...]:
+        entries: list[Entry] = []
+        for t in comparisons:
+            c = found[t, method, column]
+            entries += [
+                estimate(c.published_mean, c.published_se),
+                estimate(c.mean, c.standard_error, c in far),
+            ]
+        return (method_entry(method), label(column_title(column), column), *entries)
+
+    lines = list(dict.fromkeys((method, column) for _, method, column in found))
+    return Grid(
+        caption,
+        (
+            METHOD,
+            METRIC,
+            *(
+                Heading(title, (f"{t}_{name}", f"{t}_{name}_se"), titles[t])
+                for t in comparisons
+                for name, title in (("published", "Paper"), ("ours", "Ours"))
+            ),
+        ),
+        tuple(
+            tuple(row(*line) for line in lines if line[0] == method)
+            for method in dict.fromkeys(m for m, _ in lines)
+        ),
+    )
+
+
+def _cell(summary: Summary, method: str, column: str) -> Cell:
+    return summary.get(method, {}).get(column, MISSING)
+
+
+def _difference(d: PairedDifference | None) -> Entry:
+    """ "−0.014 [−0.025, −0.002]"; "−0.014 [unknown]" for one seed."""
+    if d is None or not d.n:
+        return Entry("–", (math.nan, math.nan, math.nan))
+    bold = d.low > 0 or d.high < 0
+    bounds = interval(d.low, d.high, bold, missing="[unknown]").text
+    return Entry(f"{signed(d.estimate).text} {bounds}", (d.estimate, d.low, d.high), bold)

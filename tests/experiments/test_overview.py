@@ -1,0 +1,117 @@
+"""One report over targets, from made-up results: what does not need training."""
+
+from pathlib import Path
+
+import pytest
+
+from calmoe.data import pacs
+from calmoe.experiments.overview import overview_of, overview_page, overview_tables
+from calmoe.experiments.pages import run_page
+from calmoe.experiments.reporting import tables
+from calmoe.experiments.sources import Source, Sources
+from calmoe.experiments.spec import load_preset, narrowed, run_title, with_settings
+from calmoe.report.tables import COLUMNS
+from run_folders import plain
+
+BACKBONE = "ResNet-50 v1 (the paper: ResNet-18)"
+RESNET50 = ["backbone=resnet50", "variant=v1"]
+
+
+def sources(target, settings=RESNET50, protocol="corrected", methods=("vanilla", "robust"), seeds=(42, 43)):
+    """A finished run of PACS."""
+    spec = narrowed(
+        with_settings(load_preset("pacs"), settings),
+        target=target, methods=methods, seeds=seeds, protocol=protocol,
+    )  # fmt: skip
+    rows = [
+        {"method": method, "seed": seed, "protocol": protocol, "n": 100, "n_hard": 0}
+        | dict.fromkeys(COLUMNS, 0.1 + 0.01 * len(method) + 0.001 * seed)
+        for method in methods
+        for seed in seeds
+    ]
+    record = plain(spec) | {"protocols": [protocol], "hard": None, "fingerprint": target, "device": "cpu"}
+    return Sources([Source(Path(f"runs/{target}"), record, [], rows, [])], {})
+
+
+def overview(targets=pacs.DOMAINS, **options):
+    return overview_of({target: sources(target, **options) for target in targets})
+
+
+def test_targets_come_in_the_papers_order():
+    assert list(overview().titles.values()) == ["Photo", "Art", "Cartoon", "Sketch"]
+    assert list(overview(["sketch", "art_painting"]).titles) == ["art_painting", "sketch"]
+
+
+def test_every_table_names_a_backbone_that_is_not_the_papers():
+    grids = overview_tables(overview())
+    assert list(grids) == [f"corrected{end}" for end in ("", "-scores", "-mean", "-paired", "-comparison")]
+    for grid in (*grids.values(), *tables(sources("sketch")).values()):
+        assert BACKBONE in grid.caption
+    same = overview(settings=[])
+    for grid in (*overview_tables(same).values(), *tables(sources("sketch", settings=[])).values()):
+        assert "ResNet" not in grid.caption
+    assert BACKBONE in overview_page(overview(), grids, {}, {}).summary[0].text
+    assert BACKBONE in run_page(sources("sketch"), {}, {}, {}).summary[0].text
+
+
+def test_other_datasets_have_no_paper_to_name():
+    spec = plain(narrowed(with_settings(load_preset("domains"), RESNET50), target="sketch"))["spec"]
+    assert run_title(spec) == "domains-sketch"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"settings": []}, "no test of reproduction: under the corrected protocol training, validation rows"),
+        ({}, "are not the paper's and the backbone is another"),
+        ({"protocol": "published"}, "no test of reproduction: the backbone is another"),
+        ({"protocol": "published", "settings": []}, "23 beyond 2 combined standard errors, in bold"),
+    ],
+)
+def test_the_comparison_says_what_it_is(options, said):
+    """Of the 24 made-up cells one is near the paper's: Vanilla's ECE on Sketch, 0.2125 and 0.183 ± 0.017."""
+    found = overview_tables(overview(**options))
+    (grid,) = [grid for name, grid in found.items() if name.endswith("-comparison")]
+    assert said in grid.caption
+
+
+def test_a_run_under_the_published_protocol_is_compared_with_its_own_table():
+    found = tables(sources("art_painting", protocol="published"))["comparison"]
+    assert "beside the paper's tab:pacs" in found.caption
+    published = [row[2].text for row in found.rows if row[0].text == "Vanilla MoE"]
+    assert published == ["0.767 ± 0.007", "0.141 ± 0.006", "0.118 ± 0.007"]
+
+
+def test_the_page_names_absent_targets_and_the_commands():
+    of = overview(["sketch", "photo"])
+    page = overview_page(of, overview_tables(of), {}, {"targets": "not <now>"}).html()
+    for said in (
+        "<h1>Calibration on pacs, by target</h1>",
+        "2 methods, 2 seeds, 2 targets",
+        "Art: there is no run.",
+        "Cartoon: there is no run.",
+        "calmoe run pacs --data DIR --target photo --methods vanilla,robust --seeds 42,43",
+        "calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR",
+        '<a href="sketch/report.html">',
+        "Not drawn, targets: not &lt;now&gt;.",
+    ):
+        assert said in page
+
+
+def test_methods_and_seeds_of_any_target_are_expected_of_all():
+    of = overview_of(
+        {"photo": sources("photo"), "sketch": sources("sketch", methods=("vanilla",), seeds=(42, 44))}
+    )
+    page = overview_page(of, overview_tables(of), {}, {})
+    (missing,) = [point for point in page.summary if point.lead == "Missing"]
+    assert "Photo: Vanilla MoE lacks seed 44; Robust MoE lacks seed 44." in missing.bullets
+    assert "Sketch: no seed of Robust MoE; Vanilla MoE lacks seed 43." in missing.bullets
+    (row,) = [row for row in of.rows if (row["target"], row["seed"]) == ("sketch", 44)]
+    assert row["method"] == "vanilla"
+
+
+def test_only_common_protocols_are_compared():
+    both = sources("sketch")
+    (run,) = both.runs
+    both = Sources([run._replace(record=run.record | {"protocols": ["corrected", "published"]})], {})
+    assert overview_of({"photo": sources("photo"), "sketch": both}).record["protocols"] == ["corrected"]

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from calmoe.errors import InputError
+from calmoe.report.target_figures import targets_dots, targets_reliability, targets_scatter
+from synthetic_curves import run
+
+TITLES = {"photo": "Photo", "art": "Art", "sketch": "Sketch"}
+
+
+def rows(methods=("vanilla", "robust"), targets=TITLES, seeds=(42, 43)):
+    return [
+        {"method": method, "seed": seed, "protocol": "corrected", "target": target}
+        | {"accuracy": 0.7 + 0.02 * i + 0.01 * (seed - 42), "ece": 0.2, "ece_ts": 0.1 - 0.01 * i + 0.02 * t}
+        for i, method in enumerate(methods)
+        for t, target in enumerate(targets)
+        for seed in seeds
+    ]
+
+
+@pytest.fixture(scope="module")
+def curves():
+    found = {target: run(seeds=(1, 2), hard=None, groups=False) for target in TITLES}
+    found["art"] = [c for c in found["art"] if c["method"] == "vanilla"]
+    return found
+
+
+def panel_titles(drawn):
+    return [axes.get_title() for axes in drawn.figure.axes]
+
+
+def test_dots_have_a_place_for_every_target_and_the_mean():
+    drawn = targets_dots(rows(), "corrected", TITLES)
+    accuracy, _, scaled = drawn.figure.axes
+    assert [tick.get_text() for tick in scaled.get_xticklabels()] == ["Photo", "Art", "Sketch", "mean"]
+    vanilla = accuracy.containers[0]
+    assert vanilla[0].get_ydata() == pytest.approx([0.705] * 4)
+    (low, high) = vanilla[2][0].get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((0.700, 0.710))  # standard error of .70 and .71
+    assert "mean: Vanilla MoE 0.120 and 0.705" in drawn.alt
+
+
+def test_a_partial_run_has_no_mean_and_no_dot():
+    found = [row for row in rows() if (row["method"], row["target"]) != ("robust", "art")]
+    drawn = targets_dots(found, "corrected", TITLES)
+    heights = np.array(drawn.figure.axes[0].containers[1][0].get_ydata(), dtype=float)
+    assert np.isnan(heights).tolist() == [False, True, False, True]
+    nothing = [row for row in rows() if (row["method"] == "robust") == (row["target"] == "art")]
+    assert "mean:" not in targets_dots(nothing, "corrected", TITLES).alt
+
+
+def test_scatter_has_a_panel_a_target():
+    drawn = targets_scatter(rows(), "corrected", TITLES)
+    assert panel_titles(drawn) == ["Photo", "Art", "Sketch", "mean"]
+    assert "Photo: Vanilla MoE 0.705 and 0.100, Robust MoE 0.725 and 0.090" in drawn.alt
+
+
+def test_reliability_has_a_row_a_target(curves):
+    drawn = targets_reliability(curves, TITLES)
+    top = [title for title in panel_titles(drawn) if title]
+    assert len(drawn.figure.axes) == 2 * 2 * 3
+    assert top[0].startswith("Vanilla MoE\nECE .")
+    assert top[3] == "not finished"  # Robust MoE on the second target
+    assert "Photo, Robust MoE" in drawn.alt
+    assert "Art, Robust MoE" not in drawn.alt
+
+
+def test_five_main_methods_are_shown():
+    names = ("single", "vanilla", "mocae", "fgr", "robust", "robust_filtered", "entropic")
+    of = run(methods=names, seeds=(1,), hard=None, groups=False, rows=60)
+    drawn = targets_reliability({"photo": of, "art": of}, {"photo": "Photo", "art": "Art"}, "scaled")
+    shown = [title.split("\n")[0] for title in panel_titles(drawn) if "\n" in title]
+    assert shown == ["Single Expert", "Vanilla MoE", "Robust MoE", "Robust Filtered", "Entropic Risk"]
+
+
+def test_letters_can_be_read(curves):
+    for drawn in (
+        targets_dots(rows(), "corrected", TITLES),
+        targets_scatter(rows(), "corrected", TITLES),
+        targets_reliability(curves, TITLES),
+    ):
+        sizes = [text.get_fontsize() for text in drawn.figure.findobj(Text) if text.get_text()]
+        assert min(sizes) >= 7
+        assert len(drawn.alt) > 100
+
+
+def test_nothing_to_draw_is_said():
+    with pytest.raises(InputError, match="no rows under protocol 'published'"):
+        targets_dots(rows(), "published", TITLES)
