@@ -133,3 +133,10 @@ def test_a_table_among_the_facts_is_folded_away(picture):
 def test_an_empty_page_is_a_page():
     assert "<nav" in Page(title="Nothing").html()
     assert Reader(Page(title="Nothing").html()).all("section") == []
+
+
+def test_a_section_shuts_its_long_tables_away_behind_its_figures():
+    grid = Grid("Every point", (Heading("Name", ("name",)),), (((label("a < b", "a"),),),))
+    html = Page(title="T", sections=[Section(heading="Long", folded=[grid])]).html()
+    inside = html[html.index('<h2 id="long-heading">') :]
+    assert re.search(r"<details>\s*<summary>Every point</summary>.*?<table>.*?a &lt; b", inside, re.S)

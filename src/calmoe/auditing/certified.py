@@ -134,6 +134,6 @@ def section(found: Certificates, pictures: Sequence[Picture]) -> Section:
         heading="Certificates",
         how="The true worst case lies between the demonstrated curve and the certificates: nothing within "
         "the radius is worse than certified. Vacuous means no lower than what would hold for any labels.",
-        tables=[table(found)],
+        folded=[table(found)],
         figures=pictures,
     )

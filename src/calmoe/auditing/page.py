@@ -64,7 +64,7 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
                 heading="Fragility",
                 how="Each point is a reweighting chosen without the labels it is shown on: the true worst "
                 "case is at least that bad.",
-                tables=[_curves(report)],
+                folded=[_curves(report)],
                 figures=shown("fragility"),
             )
         )

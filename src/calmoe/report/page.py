@@ -54,13 +54,14 @@ class Picture(NamedTuple):
 class Section:
     """Tables and figures on one subject: how to read them before, what is left out of them after.
 
-    `links` lead to files beside the page, by name.
+    `folded` are long tables, shut until asked for; `links` lead to files beside the page, by name.
     """
 
     heading: str
     how: str = ""
     tables: Sequence[Grid] = ()
     figures: Sequence[Picture] = ()
+    folded: Sequence[Grid] = ()
     notes: Sequence[str] = ()
     links: Mapping[str, str] = field(default_factory=dict)
 
