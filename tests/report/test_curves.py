@@ -98,12 +98,20 @@ def test_histograms_hold_every_row(numbers):
         assert list(numbers[view]["histogram"]) == ["all", "easy", "hard"]
 
 
+def test_without_a_hard_subset_the_frontier_is_of_validation_and_test():
+    swept = curves("vanilla", VALIDATION, TEST)["frontier"]
+    assert swept["of"] == ["validation ECE", "test ECE"]
+    for at in (0, swept["temperature"].index(1.0), swept["chosen"]):
+        for split, name in ((VALIDATION, "ece"), (TEST, "hard_ece")):
+            scaled = (split.output.log_probs / swept["temperature"][at]).softmax(1)
+            assert swept[name][at] == pytest.approx(ece(scaled, split.labels), abs=1e-6)
+
+
 @pytest.mark.parametrize("hard", [None, "never"])
 def test_without_a_hard_subset_there_is_all_else(hard):
     numbers = curves("vanilla", VALIDATION, TEST, hard)
     assert "hard" not in numbers["rows"]
     assert list(numbers["raw"]["reliability"]) == ["all"]
-    assert "hard_ece" not in numbers["frontier"]
     assert "hard" not in numbers["routing"]["entropy"]
     assert numbers["history"] is None
 

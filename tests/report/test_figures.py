@@ -114,15 +114,18 @@ def test_one_seed_has_no_band():
 
 def test_no_hard_subset():
     drawn, missing = draw(run(hard=None))
-    assert list(missing) == ["frontier"]
-    assert "hard subset" in missing["frontier"]
-    assert "hard" not in drawn["reliability"].alt
+    assert not missing
+    left, right = drawn["frontier"].figure.axes
+    assert (left.get_xlabel(), left.get_ylabel()) == ("validation ECE", "test ECE")
+    assert right.get_ylabel() == "lowest test ECE of any T"
+    assert "hard" not in drawn["frontier"].alt + drawn["reliability"].alt
     assert len(drawn["histograms"].figure.axes) == 2
 
 
 def test_nothing_but_a_single_expert_without_groups():
     drawn, missing = draw(run(methods=("single",), seeds=(1,), hard=None, groups=False))
-    assert list(drawn) == ["reliability", "reliability_scaled", "histograms", "histograms_scaled"]
+    scaled = [f"{name}{suffix}" for name in ("reliability", "histograms") for suffix in ("", "_scaled")]
+    assert list(drawn) == [*scaled, "frontier"]
     assert all(missing.values())
 
 

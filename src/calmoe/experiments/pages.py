@@ -33,8 +33,9 @@ CAPTIONS = {
     "groups_scaled": "Accuracy and ECE of every group, after the temperature that validation chose.",
     "levels": "Accuracy and mean confidence by level of agreement. Where confidence lies above accuracy, the "
     "method is overconfident on those rows.",
-    "frontier": "ECE against hard ECE as one temperature sweeps, and the lowest hard ECE that any "
-    "temperature reaches within a budget of ECE. Curves that coincide differ by their temperature alone.",
+    "frontier": "ECE against hard ECE (for a new domain: validation's against the target's) as one "
+    "temperature sweeps, and the lowest that any temperature reaches within a budget. Curves that coincide "
+    "differ by their temperature alone.",
     "tilt": "The tilted objectives during training: how many examples are pushed away, and how far the "
     "adversary's weights are from even (Γ_eff = 1 is even).",
     "routing": "How evenly the router spreads its weight, and how much the experts disagree, on easy and on "

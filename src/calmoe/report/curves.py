@@ -190,11 +190,21 @@ def _groups(probs: Tensor, test: Predictions) -> dict[str, Any]:
 
 
 def _frontier(validation: Predictions, test: Predictions, parts: dict[str, Tensor]) -> dict[str, Any]:
+    """All rows and the hard ones; without a hard subset the test split, such as a new domain, is hard itself.
+
+    `of` names the two: then it is validation, of the domains trained on, that stands for all rows.
+    """
     sweep = frontier(validation, test, parts.get("hard", parts["all"]), TEMPERATURES)
+    all_rows, of = sweep.ece, ("ECE", "hard ECE")
+    if "hard" not in parts:
+        everything = np.ones(len(validation), dtype=bool)
+        all_rows = frontier(validation, validation, everything, TEMPERATURES).ece
+        of = ("validation ECE", "test ECE")
     return {
         "temperature": sweep.temperatures,
-        "ece": sweep.ece,
-        **({"hard_ece": sweep.subset_ece} if "hard" in parts else {}),
+        "ece": all_rows,
+        "hard_ece": sweep.subset_ece,
+        "of": list(of),
         "chosen": sweep.chosen,
     }
 

@@ -41,11 +41,13 @@ def frontier(of_runs: Sequence[Curves]) -> Drawn:
 
     A curve is the mean over seeds at equal temperature, its band the standard error across the curve. Full
     markers are the temperatures that validation chose, hollow ones T = 1. On the right, a method dominates
-    another where its line lies below the other's at every budget.
+    another where its line lies below the other's at every budget. Where there is no hard subset, these are
+    the ECE of validation and of test: of the domains trained on, and of a new one.
     """
     runs = {m: seeds for m, seeds in by_method(of_runs).items() if "hard_ece" in seeds[0]["frontier"]}
     if not runs:
-        raise InputError("no hard subset in this run: there is no frontier to draw")
+        raise InputError("no hard subset in these curves: there is no frontier to draw")
+    easier, harder = next(iter(runs.values()))[0]["frontier"].get("of", ("ECE", "hard ECE"))
     figure = new_figure(FULL, 3.45)
     left, right = figure.subplots(1, 2)
     told_of, tops = [], []
@@ -55,10 +57,12 @@ def frontier(of_runs: Sequence[Curves]) -> Drawn:
         mean = points.mean(axis=0)
         left.plot(*mean.T, color=look.colour, lw=1)
         _normal_band(left, points, look)
-        chosen = np.array([[s[name][s["chosen"]] for name in ("ece", "hard_ece")] for s in sweeps])
-        untouched = np.array([[c["raw"]["reliability"][p]["ece"] for p in ("all", "hard")] for c in seeds])
-        for at, face in ((untouched, "white"), (chosen, look.colour)):
-            (x, y), (dx, dy) = over_seeds(at)
+        chosen, untouched = (
+            np.array([[s[name][at(s)] for name in ("ece", "hard_ece")] for s in sweeps])
+            for at in (lambda s: s["chosen"], lambda s: s["temperature"].index(1.0))
+        )
+        for point, face in ((untouched, "white"), (chosen, look.colour)):
+            (x, y), (dx, dy) = over_seeds(point)
             marks: dict[str, Any] = {"marker": look.marker, "mfc": face, "markersize": 4.5, "elinewidth": 0.7}
             left.errorbar(x, y, np.nan_to_num(dy), np.nan_to_num(dx), color=look.colour, zorder=4, **marks)
         tops.append(np.array([untouched.mean(0), chosen.mean(0)]))
@@ -67,8 +71,8 @@ def frontier(of_runs: Sequence[Curves]) -> Drawn:
         band(right, BUDGETS, low, error, look, lw=1, marker=look.marker, markevery=0.15)
         told_of.append(f"{look.title} {_told(seeds, chosen)}")
     reach = np.array(tops).reshape(-1, 2).max(axis=0)
-    left.set(xlabel="ECE", ylabel="hard ECE", ylim=(0, 1.12 * reach[1]), title="as T sweeps")
-    right.set(xlabel="ECE at most", ylabel="lowest hard ECE of any T", title="what some T reaches")
+    left.set(xlabel=easier, ylabel=harder, ylim=(0, 1.12 * reach[1]), title="as T sweeps")
+    right.set(xlabel=f"{easier} at most", ylabel=f"lowest {harder} of any T", title="what some T reaches")
     for axes, high in ((left, 1.3 * reach[0]), (right, BUDGETS[-1])):
         axes.set(xscale="log", xlim=(LEAST, high))
         axes.set_xticks([tick for tick in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2) if LEAST <= tick <= high])
@@ -83,7 +87,7 @@ def frontier(of_runs: Sequence[Curves]) -> Drawn:
     return Drawn(
         figure,
         f"Temperature frontier, {len(runs)} methods, {seeds_told(runs)}. At the temperature that validation "
-        f"chose, ECE and hard ECE; then the lowest hard ECE of any temperature with ECE at most "
+        f"chose, {easier} and {harder}; then the lowest {harder} of any temperature with {easier} at most "
         f"{' and '.join(map(str, BUDGETS_TOLD))}: {'; '.join(told_of)}.",
     )
 
