@@ -82,7 +82,7 @@ def frontier(of_runs: Sequence[Curves]) -> Drawn:
         Line2D([], [], color=GREY, marker="o", ls="", label="T from validation"),
         Line2D([], [], color=GREY, marker="o", mfc="white", ls="", label="T = 1"),
     ]
-    left.legend(handles=chosen_and_raw, loc="lower left")
+    left.legend(handles=chosen_and_raw, loc="best")
     key(figure, handles(runs))
     return Drawn(
         figure,
