@@ -33,10 +33,11 @@ from calmoe.auditing import (
 from calmoe.auditing.auditors import levels
 from calmoe.auditing.experts import equal_masses
 from calmoe.auditing.family import GRID, smooth, smoothing
+from calmoe.auditing.finite import Finite
 from calmoe.auditing.learning import learn
 from calmoe.auditing.repair import later_fits
 from calmoe.auditing.target import predict_target
-from calmoe.auditing.worlds import Finite, broken, confident, shifted
+from calmoe.auditing.worlds import broken, confident, shifted
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.recalibration import RoutingRecalibration

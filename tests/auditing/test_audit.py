@@ -1,6 +1,7 @@
 """The whole audit: what it says of each kind of world, what it writes, what it refuses."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 import calmoe
 from calmoe.auditing import WORLDS, worlds
-from calmoe.auditing.progress import PARTS
+from calmoe.auditing.progress import PARTS, TARGET, Steps
 from calmoe.auditing.tilting import divergence
 from calmoe.cli import app
 from calmoe.errors import InputError
@@ -127,9 +128,14 @@ def test_a_constant_router_and_certain_predictions_are_audited(tmp_path):
     assert report.save(tmp_path).exists()
 
 
-def test_a_class_may_be_judged_instead():
-    report = calmoe.audit(worlds.calibrated_experts(0).sample(2000, seed=0), of=1)
+def test_a_class_may_be_judged_instead(tmp_path):
+    sample = worlds.calibrated_experts(0).sample(2000, seed=0)
+    report = calmoe.audit(sample, of=1)
     assert report.aggregate.balance.low < 0 < report.aggregate.balance.high
+    share = float((sample.labels == 1).double().mean())
+    assert f"its share of label 1 {share:.3f}" in report.summary()
+    assert "accuracy" not in report.summary()
+    assert "each by label 1" in report.save(tmp_path).read_text()
 
 
 def test_without_labels_there_is_no_audit():
@@ -181,6 +187,22 @@ def test_progress_moves_and_ends():
     assert list(dict.fromkeys(parts)) == [*PARTS, "done"]
     assert min(parts.count("configurations"), parts.count("fragility")) > 2  # the long parts move inside
     assert sum(PARTS.values()) == pytest.approx(1)
+
+
+def test_a_target_has_its_part_of_the_bar():
+    said = []
+    steps = Steps(lambda part, done: said.append(done), PARTS | TARGET)
+    for part in (*PARTS, *TARGET):
+        steps.begin(part)
+    assert said[-1] < 0.8
+    assert said == sorted(said)
+
+
+def test_the_words_do_not_contradict_the_p_value(reports):
+    clean = reports["calibrated"]
+    doubtful = replace(clean, hidden=replace(clean.hidden, p_calibrated=0.001))
+    assert "no miscalibration" in clean.summary()
+    assert "no miscalibration" not in doubtful.summary()
 
 
 def test_the_bar_is_for_a_terminal_only(tmp_path):

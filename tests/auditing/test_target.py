@@ -262,6 +262,15 @@ def test_too_few_effective_rows_predict_nothing():
     assert found.verdict is not None
 
 
+def test_just_enough_effective_rows_predict():
+    """All folds have 100 to 133 effective rows, three of them fewer than 100: once an error after all."""
+    world = worlds.cancelling(3)
+    target = worlds.shifted(world, 3, 0.6).sample(400, seed=102)
+    found = predict_target(world.sample(260, seed=3), target)
+    assert 100 <= found.ratio.effective < 130
+    assert found.shifted.ece.low <= found.shifted.ece.value
+
+
 def test_one_expert_and_many_classes_are_predicted():
     random = np.random.default_rng(0)
     logits = random.normal(size=(3000, 5)) * random.uniform(0.5, 4, size=(3000, 1))
@@ -304,6 +313,8 @@ def test_the_report_tells_it_and_is_written(tmp_path):
     for words in ("accuracy will be", "By its labels", "The assumption is"):
         assert words in report.summary()
     assert "target" in report.figures()
+    assert report.target.source.ece == report.aggregate.ece  # one number, told once
+    assert report.target.source.accuracy == report.aggregate.accuracy
     page = report.save(tmp_path)
     assert "The target without its labels" in page.read_text()
     again = calmoe.audit(source, target=target)
@@ -359,6 +370,30 @@ def test_the_command_predicts_for_a_target(tmp_path):
     assert "60 labelled target rows" in result.output
     alone = CliRunner().invoke(app, ["audit", files[0], "--labelled-target", files[2]])
     assert alone.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "labelled", "why"),
+    [
+        (ELSEWHERE.sample(300, seed=0), ELSEWHERE.sample(20, seed=1), "20 labelled target rows"),
+        (
+            ELSEWHERE.sample(300, seed=0),
+            replace(ELSEWHERE.sample(60, seed=1), labels=None),
+            "the labelled target carries no labels",
+        ),
+        (replace(WORLD.sample(300, seed=0), labels=None), None, "the source's own"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_before_the_work(target, labelled, why):
+    begun = []
+    with pytest.raises(InputError, match=why):
+        calmoe.audit(
+            WORLD.sample(300, seed=0),
+            target=target,
+            labelled_target=labelled,
+            progress=lambda part, _: begun.append(part),
+        )
+    assert begun == []
 
 
 @pytest.mark.slow

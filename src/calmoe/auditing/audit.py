@@ -17,7 +17,7 @@ from calmoe.auditing.experts import Aggregate, aggregate
 from calmoe.auditing.fragility import Fragility, fragility
 from calmoe.auditing.hidden import Hidden, hidden
 from calmoe.auditing.learning import FEWEST, learn
-from calmoe.auditing.progress import Progress, Steps, silent
+from calmoe.auditing.progress import PARTS, TARGET, Progress, Steps, silent
 from calmoe.auditing.repair import Repair, repair
 from calmoe.auditing.target import Target, check_target, predict_target
 from calmoe.errors import InputError
@@ -138,7 +138,7 @@ def audit(
     for name, other in (("target", target), ("labelled target", labelled_target)):
         if other is not None:
             check_target(predictions, other, name)
-    steps = Steps(progress)
+    steps = Steps(progress, PARTS if target is None else PARTS | TARGET)
     steps.begin("experts")
     seen = Configurations.of(predictions, of)
     steps.inside(0.2)

@@ -5,24 +5,29 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib import rc_context
 
-from calmoe.auditing.certificates import Certificate, Certificates
+from calmoe.auditing.cells import headings
+from calmoe.auditing.certificates import Certificates
 from calmoe.auditing.fragility import Fragility
 from calmoe.report.drawing import COLUMN, GREY, STYLE, Drawn, new_figure
-from calmoe.report.grid import Entry, Grid, Heading, count, label, signed
+from calmoe.report.grid import Entry, Grid, count, label, number
 from calmoe.report.page import Picture, Section
 
-CAPTION = "What no reweighting within the radius can exceed, above what was demonstrated."
+CAPTION = (
+    "What is true lies between the demonstrated line and the certified ones, whose shades reach from these "
+    "rows up to what holds for all. A certified line near the dotted one is as low as noise allows; one at "
+    "the dashed line says nothing."
+)
 QUOTED = 0.1  # the radius that the summary speaks of
 
 
-def quoted(found: Certificate) -> int:
-    """The first radius of at least 0.1, or the last."""
-    return min(int(np.searchsorted(found.radii, QUOTED)), len(found.radii) - 1)
+def quoted(radii: np.ndarray) -> int:
+    """Where the first radius of at least 0.1 is, or the last."""
+    return min(int(np.searchsorted(radii, QUOTED)), len(radii) - 1)
 
 
 def words(found: Certificates, level: float) -> str:
     """What is certified at KL 0.1, by which loss, and where it says nothing."""
-    at = quoted(found.signed)
+    at = quoted(found.signed.radii)
     radius, best, paper = found.signed.radii[at], found.signed.ece[at].high, found.squared.ece[at].high
     if found.signed.vacuous[at] and found.squared.vacuous[at]:
         text = (
@@ -54,12 +59,12 @@ def table(found: Certificates) -> Grid:
         tuple(
             (
                 label(part.loss, part.loss),
-                signed(float(radius)),
-                signed(part.risk[i].value),
+                number(float(radius)),
+                number(part.risk[i].value),
                 _at_most(part.risk[i].high),
-                signed(part.ece[i].value),
+                number(part.ece[i].value),
                 _at_most(part.ece[i].high),
-                signed(float(part.eta[i]), decimals=2),
+                number(float(part.eta[i]), decimals=2),
                 count(round(part.effective[i])),
                 label(
                     "vacuous" if part.vacuous[i] else "", "vacuous" if part.vacuous[i] else "says something"
@@ -72,10 +77,10 @@ def table(found: Certificates) -> Grid:
     tail = tuple(
         (
             label("squared residual, CVaR", "cvar"),
-            signed(float(radius)),
-            signed(point.value),
+            number(float(radius)),
+            number(point.value),
             _at_most(point.high),
-            signed(point.value**0.5),
+            number(point.value**0.5),
             _at_most(point.high**0.5),
             Entry(f"Γ = {np.exp(radius):.2f}", (float(np.exp(radius)),)),
             Entry("–", (float("nan"),)),
@@ -94,9 +99,10 @@ def table(found: Certificates) -> Grid:
         ("effective rows", "effective"),
         ("", "vacuous"),
     )
-    headings = tuple(Heading(title, (key,)) for title, key in names)
     return Grid(
-        "Every certificate; the CVaR is for densities of at most Γ = exp(KL)", headings, (*sections, tail)
+        "Every certificate; the CVaR is for densities of at most Γ = exp(KL)",
+        headings(*names),
+        (*sections, tail),
     )
 
 
@@ -121,7 +127,7 @@ def figure(found: Certificates, fragility: Fragility | None) -> Drawn:
     axes.plot(radii, found.label_free, color=GREY, linestyle="--", label="true for any labels")
     axes.set(xlabel="KL radius ε", ylabel="ECE under the worst shift", ylim=(0, None))
     drawn.legend(loc="outside lower center", ncols=2)
-    at = quoted(found.signed)
+    at = quoted(radii)
     alt = (
         f"Upper bounds of the ECE by KL radius; at KL {radii[at]:g}: {found.signed.ece[at].high:.3f} by "
         f"the signed residual, {found.squared.ece[at].high:.3f} by the squared residual."

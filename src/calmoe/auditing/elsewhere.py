@@ -3,11 +3,12 @@
 import numpy as np
 from matplotlib import rc_context
 
+from calmoe.auditing.cells import headings, pair
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.target import Scores, Target
 from calmoe.auditing.words import told
 from calmoe.report.drawing import COLUMN, GREY, STYLE, Drawn, new_figure
-from calmoe.report.grid import Entry, Grid, Heading, interval, label, signed
+from calmoe.report.grid import Grid, label
 from calmoe.report.page import Picture, Section
 
 _LOOKS = {  # Okabe and Ito's colours
@@ -23,8 +24,8 @@ HOW = (
 )
 
 
-def words(found: Target) -> str:
-    """What is predicted, or why nothing is, in a paragraph."""
+def words(found: Target, rate: str) -> str:
+    """What is predicted, or why nothing is, in a paragraph; rate: what E[Y] is."""
     ratio, scores = found.ratio, found.predicted
     text = (
         f"a classifier tells its {found.rows:,} rows from the source's with AUC {told(ratio.auc)}; weighted "
@@ -34,7 +35,7 @@ def words(found: Target) -> str:
         text += f" Nothing can be predicted: {found.verdict}."
     if scores is not None:
         text += (
-            f" If E[Y | S] is the same there, accuracy will be {told(scores.accuracy)} and ECE "
+            f" If E[Y | S] is the same there, {rate} will be {told(scores.accuracy)} and ECE "
             f"{told(scores.ece)} (source: {told(found.source.accuracy)}, {told(found.source.ece)})."
         )
     if found.shifted is not None and found.plain is not None:
@@ -45,7 +46,7 @@ def words(found: Target) -> str:
         )
     if found.actual is not None:
         text += (
-            f" By its labels its accuracy is {told(found.actual.accuracy)} and its ECE "
+            f" By its labels its {rate} is {told(found.actual.accuracy)} and its ECE "
             f"{told(found.actual.ece)}."
         )
     test = found.plausibility
@@ -53,7 +54,7 @@ def words(found: Target) -> str:
         says = "is rejected" if test.p_value < 0.05 else "is not rejected"
         text += (
             f" The assumption {says} by {test.rows:,} labelled target rows (p = {test.p_value:.2g}): actual "
-            f"less predicted accuracy is {told(test.discrepancy)}; less than {test.detectable:.3f} would "
+            f"less predicted {rate} is {told(test.discrepancy)}; less than {test.detectable:.3f} would "
             "usually stay unseen."
         )
     return text
@@ -91,7 +92,7 @@ def reliability(found: Target) -> Drawn:
     return Drawn(figure, f"Reliability diagrams. {each}.")
 
 
-def section(found: Target, figures: list[Picture]) -> Section:
+def section(found: Target, figures: list[Picture], rate: str) -> Section:
     """Its part of the page."""
     ratio = found.ratio
     notes = [
@@ -101,7 +102,7 @@ def section(found: Target, figures: list[Picture]) -> Section:
     ]
     if found.verdict is not None:
         notes.insert(0, f"Nothing can be predicted: {found.verdict}.")
-    tables = [_scores(found)] + ([_temperatures(found)] if found.shifted is not None else [])
+    tables = [_scores(found, rate)] + ([_temperatures(found)] if found.shifted is not None else [])
     if found.plausibility is not None:
         tables.append(_test(found))
     return Section(
@@ -109,29 +110,22 @@ def section(found: Target, figures: list[Picture]) -> Section:
     )
 
 
-def _columns(first: str, *names: str) -> tuple[Heading, ...]:
-    pairs = ((Heading(name, (name,)), Heading("interval", (f"{name}_low", f"{name}_high"))) for name in names)
-    return (Heading(first, ("what",)), *(heading for pair in pairs for heading in pair))
-
-
-def _pair(found: Estimate) -> tuple[Entry, Entry]:
-    return signed(found.value), interval(found.low, found.high)
-
-
-def _scores(found: Target) -> Grid:
+def _scores(found: Target, rate: str) -> Grid:
     rows = tuple(
         (
             label(_LOOKS[name][0], name),
-            *_pair(scores.accuracy),
-            *_pair(scores.ece),
-            *_pair(scores.nll),
-            *_pair(scores.brier),
+            *pair(scores.accuracy),
+            *pair(scores.ece),
+            *pair(scores.nll),
+            *pair(scores.brier),
         )
         for name, scores in shown(found).items()
     )
     return Grid(
         "The source, and what it says about the target",
-        _columns("", "accuracy", "ECE", "NLL", "Brier score"),
+        headings(
+            ("", "what"), (rate, "accuracy*"), ("ECE", "ece*"), ("NLL", "nll*"), ("Brier score", "brier*")
+        ),
         (rows,),
     )
 
@@ -140,12 +134,12 @@ def _temperatures(found: Target) -> Grid:
     assert found.plain is not None
     assert found.shifted is not None
     rows = tuple(
-        (label(title, title), *_pair(each.temperature), *_pair(each.ece))
+        (label(title, title), *pair(each.temperature), *pair(each.ece))
         for title, each in (("of the source", found.plain), ("refitted for the target", found.shifted))
     )
     return Grid(
         "Temperatures, and the ECE predicted to remain on the target",
-        _columns("temperature", "T", "ECE"),
+        headings(("temperature", "what"), ("T", "temperature*"), ("ECE", "ece*")),
         (rows,),
     )
 
@@ -154,7 +148,7 @@ def _test(found: Target) -> Grid:
     test = found.plausibility
     assert test is not None
     rows = tuple(
-        (label(title, title), *_pair(each))
+        (label(title, title), *pair(each, sign=True))
         for title, each in (
             ("all rows alike", test.discrepancy),
             ("along the confidence", test.along_confidence),
@@ -165,4 +159,6 @@ def _test(found: Target) -> Grid:
         f"Is E[Y | S] the same? p = {test.p_value:.2g} on {test.rows:,} labelled target rows; "
         f"a discrepancy below {test.detectable:.3f} would usually stay unseen"
     )
-    return Grid(caption, _columns("actual less predicted", "discrepancy"), (rows,))
+    return Grid(
+        caption, headings(("actual less predicted", "what"), ("discrepancy", "discrepancy*")), (rows,)
+    )

@@ -25,12 +25,15 @@ _CURVES = {  # Okabe and Ito's colours
 }
 
 
+_NODES = {"indicator": "bin's centre", "hat": "where the hat is 1"}
+
+
 def figures(report: "AuditReport") -> dict[str, Drawn]:
     """Those that apply, by name."""
     drawn = {"experts": experts(report.aggregate)}
     if report.fragility is not None:
         drawn["fragility"] = fragility(report.fragility)
-    drawn["auditors"] = heat_map(report.indicators)
+    drawn["auditors"], drawn["hats"] = heat_map(report.indicators), heat_map(report.hats)
     drawn["certificates"] = certified.figure(report.certificates, report.fragility)
     if report.target is not None:
         drawn["target"] = reliability(report.target)
@@ -85,10 +88,12 @@ def heat_map(found: Auditors) -> Drawn:
         axes.plot(j, k, marker="o", color="black", markersize=3)
     axes.set_xticks(range(int(used.sum())), [f"{node:.2f}" for node in found.nodes[used]])
     axes.set_yticks(range(len(moments)), [f"expert {k}" for k in range(len(moments))])
-    axes.set(xlabel="confidence of the mixture (bin's centre)")
+    axes.set(xlabel=f"confidence of the mixture ({_NODES[found.kind]})")
     figure.colorbar(image, ax=axes, label="E[r φ(f) (Y − f)]")
     largest, differ = np.abs(moments).max(), int(marked.sum())
-    alt = f"Moments of {moments.size} auditors, largest {largest:.4f}; {differ} differ from zero."
+    alt = (
+        f"Moments of {moments.size} {found.kind} auditors, largest {largest:.4f}; {differ} differ from zero."
+    )
     return Drawn(figure, f"{alt} The bound √J is {told(found.bound)}.")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from calmoe.auditing.worlds import Finite
+from calmoe.auditing.finite import Finite
 from calmoe.metrics.binned import width_bins
 from calmoe.predictions import Predictions
 

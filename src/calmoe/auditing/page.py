@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calmoe.auditing import certified, repaired
+from calmoe.auditing.cells import headings, pair
 from calmoe.auditing.elsewhere import section
-from calmoe.auditing.estimates import Estimate
-from calmoe.auditing.words import summary
-from calmoe.report.grid import Entry, Grid, Heading, count, interval, label, signed
+from calmoe.auditing.words import rate, summary
+from calmoe.report.grid import Grid, count, interval, label, number, signed
 from calmoe.report.page import Page, Picture, Section
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ CAPTIONS = {
     "weight and the mixture that confidence; a dot marks what differs from zero, all cells taken together. "
     "A row of one colour blames an expert, a column a level of confidence, and colours that change within a "
     "column are errors that cancel.",
+    "hats": "The same with hats, 1 at one node and 0 at the next, so that a row counts for the two nodes "
+    "beside it. What shows in both figures does not hang on where the bins' edges fall.",
     "target": "A mark says how often rows of a confidence are right, by labels or predicted; bars are "
     "intervals, and marks below the dotted line are overconfident. Where the prediction and "
     "the target's own labels part, the assumption fails.",
@@ -53,8 +55,9 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
         sections.append(
             Section(
                 heading="Hidden miscalibration",
-                how="A witness, learned on other rows, bounds E|m(S) − f| from below. What cancels between "
-                "configurations of equal confidence is calibrated by their proportions only.",
+                how="A witness, learned on other rows, bounds E|m(S) − f| from below; what cancels inside a "
+                "bin is calibrated by proportions only. A small second p-value says that configurations of "
+                "equal confidence differ.",
                 tables=[_hidden(report), _rules(report)],
             )
         )
@@ -74,14 +77,14 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
             how="E[r φ(f) (Y − f)] by expert and confidence. Red: more often right than said; blue: less. "
             f"No moment can exceed √J = {report.indicators.bound.value:.3f}.",
             tables=[_auditors(report)],
-            figures=shown("auditors"),
+            figures=shown("auditors") + shown("hats"),
         )
     )
     sections.append(certified.section(report.certificates, shown("certificates")))
     if report.repair is not None:
         sections.append(repaired.section(report.repair))
     if report.target is not None:
-        sections.append(section(report.target, shown("target")))
+        sections.append(section(report.target, shown("target"), rate(report.of)))
     facts = {
         "rows": f"{report.rows:,}",
         "classes": str(report.classes),
@@ -100,91 +103,78 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
     )
 
 
-def _pair(found: Estimate) -> tuple[Entry, Entry]:
-    """The value, and its interval; a one-sided bound has no upper end."""
-    if np.isinf(found.high):
-        return signed(found.value), Entry(f"≥ {found.low:.3f}", (found.low, found.high))
-    return signed(found.value), interval(found.low, found.high)
-
-
-def _headings(*names: tuple[str, str]) -> tuple[Heading, ...]:
-    """Titles and keys; a key that ends in * is a value and its interval, in two columns."""
-    headings: list[Heading] = []
-    for title, key in names:
-        if key.endswith("*"):
-            headings += [
-                Heading(title, (key[:-1],)),
-                Heading("interval", (f"{key[:-1]}_low", f"{key[:-1]}_high")),
-            ]
-        else:
-            headings.append(Heading(title, (key,)))
-    return tuple(headings)
-
-
 def _experts(report: "AuditReport") -> Grid:
     rows = tuple(
         (
             label(f"expert {k}", f"expert_{k}"),
-            *_pair(expert.share),
-            *_pair(expert.view),
-            *_pair(expert.region),
+            *pair(expert.share),
+            *pair(expert.view),
+            *pair(expert.region),
         )
         for k, expert in enumerate(report.aggregate.experts)
     )
-    headings = _headings(
+    columns = headings(
         ("", "who"), ("share", "share*"), ("ECE on its view", "view*"), ("ECE where it leads", "region*")
     )
-    return Grid("The experts, each by the class that it predicts itself", headings, (rows,))
+    event = "the class that it predicts itself" if report.of == "top" else f"label {report.of}"
+    return Grid(f"The experts, each by {event}", columns, (rows,))
 
 
 def _against(report: "AuditReport") -> Grid:
     rows = tuple(
-        (label(f"expert {k}", f"expert_{k}"), *_pair(expert.balance), *_pair(expert.excess))
+        (
+            label(f"expert {k}", f"expert_{k}"),
+            *pair(expert.balance, sign=True),
+            *pair(expert.excess, sign=True),
+        )
         for k, expert in enumerate(report.aggregate.experts)
     )
-    headings = _headings(
+    columns = headings(
         ("", "who"), ("balance", "balance*"), ("the mixture's ECE less that on its view", "excess*")
     )
-    return Grid("The experts beside the mixture: E[r (Y − f)] is the balance", headings, (rows,))
+    return Grid("The experts beside the mixture: E[r (Y − f)] is the balance", columns, (rows,))
 
 
 def _family(report: "AuditReport") -> Grid:
     found = report.aggregate
     rows = (
-        (label("accuracy", "accuracy"), *_pair(found.accuracy)),
-        (label("balance: accuracy less confidence", "balance"), *_pair(found.balance)),
-        (label("ECE, bins of equal width", "ece"), *_pair(found.ece)),
-        (label("ECE, bins of equal mass", "adaptive_ece"), *_pair(found.adaptive_ece)),
-        (label("smooth ECE", "smooth_ece"), *_pair(found.smooth_ece)),
-        (label("class-wise ECE", "classwise_ece"), *_pair(found.classwise_ece)),
-        (label("the usual ECE, biased upward", "plain_ece"), *_pair(found.plain_ece)),
-        (label("the experts' ECE on their views, on average", "experts_ece"), *_pair(found.experts_ece)),
+        (label(rate(report.of), "accuracy"), *pair(found.accuracy)),
+        (label(f"balance: {rate(report.of)} less confidence", "balance"), *pair(found.balance, sign=True)),
+        (label("ECE, bins of equal width", "ece"), *pair(found.ece)),
+        (label("ECE, bins of equal mass", "adaptive_ece"), *pair(found.adaptive_ece)),
+        (label("smooth ECE", "smooth_ece"), *pair(found.smooth_ece)),
+        (label("class-wise ECE", "classwise_ece"), *pair(found.classwise_ece)),
+        (label("the usual ECE, biased upward", "plain_ece"), *pair(found.plain_ece)),
+        (label("the experts' ECE on their views, on average", "experts_ece"), *pair(found.experts_ece)),
     )
-    return Grid("The mixture", _headings(("", "what"), ("estimate", "value*")), (rows,))
+    return Grid("The mixture", headings(("", "what"), ("estimate", "value*")), (rows,))
 
 
 def _hidden(report: "AuditReport") -> Grid:
     found = report.hidden
     assert found is not None
     rows = (
-        (label("level sets: the ECE", "level_set"), *_pair(found.level_set)),
-        (label("configurations: E|m(S) − f|, from below", "witness"), *_pair(found.witness)),
-        (label("cancelled inside the bins, from below", "cancelled"), *_pair(found.cancelled)),
+        (label("level sets: the ECE", "level_set"), *pair(found.level_set)),
+        (label("configurations: E|m(S) − f|, from below", "witness"), *pair(found.witness, sign=True)),
+        (label("cancelled inside the bins, from below", "cancelled"), *pair(found.cancelled, sign=True)),
     )
     caption = (
         f"p = {found.p_calibrated:.2g} for “calibrated in every configuration”, "
         f"p = {found.p_hidden:.2g} for “given the confidence, the configuration says nothing more”"
     )
-    return Grid(caption, _headings(("", "what"), ("estimate", "value*")), (rows,))
+    return Grid(caption, headings(("", "what"), ("estimate", "value*")), (rows,))
 
 
 def _rules(report: "AuditReport") -> Grid:
     assert report.hidden is not None
     rows = tuple(
-        (label(rule.text, rule.text), *_pair(rule.share), *_pair(rule.gap)) for rule in report.hidden.rules
+        (label(rule.text, rule.text), *pair(rule.share), *pair(rule.gap, sign=True))
+        for rule in report.hidden.rules
     )
-    headings = _headings(("configurations", "rule"), ("share", "share*"), ("accuracy − confidence", "gap*"))
-    return Grid("Which configurations, and which way", headings, (rows,))
+    columns = headings(
+        ("configurations", "rule"), ("share", "share*"), (f"{rate(report.of)} − confidence", "gap*")
+    )
+    return Grid("Which configurations, and which way", columns, (rows,))
 
 
 def _curves(report: "AuditReport") -> Grid:
@@ -194,23 +184,23 @@ def _curves(report: "AuditReport") -> Grid:
         tuple(
             (
                 label(curve.name, curve.name),
-                signed(float(radius)),
-                *_pair(curve.error[i]),
-                *_pair(curve.ece[i]),
+                number(float(radius)),
+                *pair(curve.error[i], sign=True),
+                *pair(curve.ece[i]),
                 count(round(curve.effective[i])),
             )
             for i, radius in enumerate(curve.radii)
         )
         for curve in found.curves
     )
-    headings = _headings(
+    columns = headings(
         ("reweighting of", "curve"),
         ("KL", "kl"),
         ("error forced", "error*"),
         ("ECE", "ece*"),
         ("effective rows", "effective"),
     )
-    return Grid("Every point of the curves", headings, rows)
+    return Grid("Every point of the curves", columns, rows)
 
 
 def _auditors(report: "AuditReport") -> Grid:
@@ -223,18 +213,18 @@ def _auditors(report: "AuditReport") -> Grid:
         rows.append(
             (
                 label(f"expert {k}", f"expert_{k}"),
-                signed(float(found.nodes[j])),
+                number(float(found.nodes[j])),
                 signed(float(found.moments[k, j]), decimals=4),
                 interval(float(found.low[k, j]), float(found.high[k, j])),
                 signed(float(found.normalised[k, j])),
                 interval(float(found.normalised_low[k, j]), float(found.normalised_high[k, j])),
             )
         )
-    headings = _headings(
+    columns = headings(
         ("auditor", "expert"),
         ("confidence", "confidence"),
         ("moment", "moment*"),
         ("normalised", "normalised*"),
     )
     caption = "The largest moments that differ from zero" if rows else "No moment differs from zero"
-    return Grid(caption, headings, (tuple(rows),))
+    return Grid(caption, columns, (tuple(rows),))

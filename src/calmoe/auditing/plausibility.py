@@ -15,7 +15,6 @@ from scipy.stats import norm
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.density import DensityRatio
 from calmoe.auditing.estimates import Estimate, normal
-from calmoe.errors import InputError
 
 FEWEST = 30  # labelled target rows below which there is no test
 
@@ -48,8 +47,6 @@ def plausibility(
 ) -> Plausibility:
     """gaps: the learned m − f of the labelled target rows, by fold [folds, L]; source_gap: of source rows."""
     rows = len(labelled)
-    if rows < FEWEST:
-        raise InputError(f"there are {rows} labelled target rows: a test needs at least {FEWEST}")
     centre_f, centre_gap = labelled.confidence.mean(), gaps.mean()
     scale_f, scale_gap = (max(float(values.std()), 1e-9) for values in (labelled.confidence, gaps))
 

@@ -1,6 +1,6 @@
 """How far an audit is: parts are steps of a known size, and the long ones move inside."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Progress = Callable[[str, float], None]
 """(the part at work, the share of all work that is done)"""
@@ -15,6 +15,9 @@ PARTS = {
     "repair": 0.2,
 }
 """Shares of the time that many rows take, roughly."""
+
+TARGET = {"target": 1.0}
+"""And what a target of as many rows adds."""
 
 
 def silent(part: str, done: float) -> None:
@@ -33,19 +36,16 @@ class Steps:
     auditors 0.2
     """
 
-    def __init__(self, progress: Progress = silent) -> None:
-        self.progress, self.part, self.before, self.size = progress, "", 0.0, 0.0
+    def __init__(self, progress: Progress = silent, parts: Mapping[str, float] = PARTS) -> None:
+        self.progress, self.parts, self.part, self.before = progress, parts, "", 0.0
 
     def begin(self, part: str) -> None:
-        """A part begins; those before it in PARTS are done. One that is not in PARTS takes no time."""
-        names = list(PARTS)
-        if part in PARTS:
-            self.before = sum(PARTS[name] for name in names[: names.index(part)])
-        else:
-            self.before += self.size
-        self.part, self.size = part, PARTS.get(part, 0.0)
+        """A part begins; those before it are done."""
+        names = list(self.parts)
+        self.part, self.before = part, sum(self.parts[name] for name in names[: names.index(part)])
         self.inside(0.0)
 
     def inside(self, share: float) -> None:
         """This share of the part is done."""
-        self.progress(self.part, min(self.before + share * self.size, 1.0))
+        done = (self.before + share * self.parts[self.part]) / sum(self.parts.values())
+        self.progress(self.part, min(done, 1.0))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import Estimate, at_least, binned_gap, mean
+from calmoe.auditing.estimates import Estimate, at_least, binned_gap, mean, spread
 from calmoe.auditing.learning import blocks, learn
 from calmoe.calibration import CalibrationWarning
 from calmoe.metrics.checks import Of
@@ -131,21 +131,21 @@ def _means(values: list[np.ndarray], level: float) -> Compared:
 
 
 def _witnesses(seen: list[Configurations], parts: list[np.ndarray], level: float, seed: int) -> Compared:
-    found = []
+    found, errors = [], []
     for answer in seen:
         learned = learn(answer, seed, parts)
         found.append(answer.residual[learned.rows] * np.where(learned.expected >= 0, 1.0, -1.0))
-    before, after = (mean(values, level) for values in found)
-    return Compared(
-        temperature=at_least(before.value, before.standard_error, level),
-        repaired=at_least(after.value, after.standard_error, level),
-        change=mean(found[1] - found[0], level),
-    )
+        errors.append(spread(found[-1], answer.noise[learned.rows]))
+    before, after = (at_least(float(v.mean()), e, level) for v, e in zip(found, errors, strict=True))
+    return Compared(temperature=before, repaired=after, change=mean(found[1] - found[0], level))
 
 
 def _eces(seen: list[Configurations], bins: int, level: float) -> Compared:
     def told(level: float) -> list[Estimate]:
-        return [binned_gap(answer.residual, answer.bins(bins), bins, level=level) for answer in seen]
+        return [
+            binned_gap(answer.residual, answer.bins(bins), bins, level=level, noise=answer.noise)
+            for answer in seen
+        ]
 
     (before, after), (outer, after_outer) = told(level), told((1 + level) / 2)
     change = Estimate(

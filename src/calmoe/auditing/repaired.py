@@ -1,7 +1,8 @@
 """The repair in words, in a table and as a part of the page."""
 
+from calmoe.auditing.cells import headings
 from calmoe.auditing.repair import Compared, Repair
-from calmoe.report.grid import Entry, Grid, Heading, interval, label, signed
+from calmoe.report.grid import Entry, Grid, interval, label, number, signed
 from calmoe.report.page import Section
 
 
@@ -31,8 +32,8 @@ def table(found: Repair) -> Grid:
     def row(title: str, key: str, part: Compared) -> tuple[Entry, ...]:
         return (
             label(title, key),
-            Entry(f"{part.temperature.value:.4f}", (part.temperature.value,)),
-            Entry(f"{part.repaired.value:.4f}", (part.repaired.value,)),
+            number(part.temperature.value, decimals=4),
+            number(part.repaired.value, decimals=4),
             signed(part.change.value, decimals=4),
             interval(part.change.low, part.change.high, bold=part.change.low > 0 or part.change.high < 0),
         )
@@ -43,17 +44,10 @@ def table(found: Repair) -> Grid:
         row("E|m(S) − f|, from below", "witness", found.witness),
         row("accuracy", "accuracy", found.accuracy),
     )
-    headings = tuple(
-        Heading(title, names)
-        for title, names in (
-            ("", ("what",)),
-            ("temperature", ("temperature",)),
-            ("repair", ("repair",)),
-            ("change", ("change",)),
-            ("interval", ("change_low", "change_high")),
-        )
+    columns = headings(
+        ("", "what"), ("temperature", "temperature"), ("repair", "repair"), ("change", "change*")
     )
-    return Grid(f"{found.rows:,} rows, each answered by fits on earlier rows only", headings, (rows,))
+    return Grid(f"{found.rows:,} rows, each answered by fits on earlier rows only", columns, (rows,))
 
 
 def section(found: Repair) -> Section:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import ndtri
 
 from calmoe.auditing.configurations import Configurations
@@ -17,12 +18,14 @@ from calmoe.auditing.estimates import (
     NONE,
     Estimate,
     at_most_one,
+    binned_gap,
     mean,
     predicted_gaps,
     proportion,
     total_gap,
 )
 from calmoe.auditing.losses import losses_of
+from calmoe.auditing.plausibility import FEWEST as FEWEST_LABELLED
 from calmoe.auditing.plausibility import Plausibility, plausibility
 from calmoe.auditing.warming import Tempered, tempered
 from calmoe.errors import InputError
@@ -168,6 +171,14 @@ def check_target(source: Predictions, target: Predictions, name: str = "target")
             )
     if name == "target" and len(target) < FEWEST:
         raise InputError(f"the target has {len(target)} rows; at least {FEWEST} are needed to know it")
+    if name == "target" and all(map(torch.equal, source.output, target.output)):
+        raise InputError("the target's rows are the source's own: give rows that the source does not hold")
+    if name == "labelled target" and target.labels is None:
+        raise InputError("the labelled target carries no labels: give rows that do, or leave it out")
+    if name == "labelled target" and len(target) < FEWEST_LABELLED:
+        raise InputError(
+            f"there are {len(target)} labelled target rows: a test needs at least {FEWEST_LABELLED}"
+        )
 
 
 def _verdict(ratio: DensityRatio) -> str | None:
@@ -256,8 +267,10 @@ def _found(predictions: Predictions, seen: Configurations, of: Of, bins: int, le
         losses, *_ = losses_of(name, predictions, of)
         assert losses is not None
         scores[name] = mean(losses, level) if np.isfinite(losses).all() else NONE
+    diagram = _binned(seen, seen, nothing, np.ones(len(seen)), bins, level)
+    ece = binned_gap(seen.residual, seen.bins(bins), bins, level=level, noise=seen.noise)  # as everywhere
     return Scores(
         accuracy=proportion(float(seen.outcome.mean()), len(seen), level),
-        **_binned(seen, seen, nothing, np.ones(len(seen)), bins, level),
+        **diagram | {"ece": ece},
         **scores,
     )

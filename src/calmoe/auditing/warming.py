@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from calmoe.auditing.density import FOLDS, DensityRatio
 from calmoe.auditing.estimates import NONE, Estimate, at_most_one, predicted_gaps, total_gap
-from calmoe.calibration import CalibrationWarning, ShiftedTemperature, Temperature
+from calmoe.calibration import CalibrationWarning, Temperature
 from calmoe.metrics.binned import width_bins
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
@@ -52,7 +52,7 @@ def tempered(
     first = []
     for k in range(FOLDS):
         held = torch.as_tensor(ratio.fold == k)
-        fitted = _fit(logs[~held], labels[~held], even[~held.numpy()], weights is not None)
+        fitted = _fit(logs[~held], labels[~held], even[~held.numpy()])
         index[held.numpy()] = width_bins(_event(fitted.transform(logs[held]), of), bins).numpy()
         confidence = _event(fitted.transform(logs_there), of)
         first.append((expected - confidence.numpy(), width_bins(confidence, bins).numpy()))
@@ -60,17 +60,18 @@ def tempered(
         some, errors = predicted_gaps(values, index_there, left, index, ratio.weights, bins, noise)
         gaps += some / FOLDS
         covariance += errors / FOLDS
-    final = _fit(logs, labels, even, weights is not None)
+    final = _fit(logs, labels, even)
     return Tempered(
         temperature=_interval(final, logs, labels, even, level),
         ece=at_most_one(total_gap(gaps, covariance, level)),
     )
 
 
-def _fit(logs: torch.Tensor, labels: torch.Tensor, weights: np.ndarray, shifted: bool) -> Temperature:
+def _fit(logs: torch.Tensor, labels: torch.Tensor, weights: np.ndarray) -> Temperature:
+    """As `ShiftedTemperature`, which would refuse three folds where all four have just enough rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)  # the interval, NaN then, says it
-        return (ShiftedTemperature() if shifted else Temperature()).fit(logs, labels, weights)
+        return Temperature().fit(logs, labels, weights)
 
 
 def _event(logs: torch.Tensor, of: Of) -> torch.Tensor:

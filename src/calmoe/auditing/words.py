@@ -8,7 +8,9 @@ from calmoe.auditing import certified, repaired
 from calmoe.auditing.auditors import ENOUGH
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate
+from calmoe.auditing.fragility import SMALLEST
 from calmoe.auditing.hidden import Hidden
+from calmoe.metrics.checks import Of
 from calmoe.report.page import Point
 
 if TYPE_CHECKING:
@@ -26,9 +28,14 @@ def told(found: Estimate) -> str:
     return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
+def rate(of: Of) -> str:
+    """What E[Y] is."""
+    return "accuracy" if of == "top" else f"share of label {of}"
+
+
 def summary(report: "AuditReport") -> list[Point]:
     """A point a part."""
-    points = [Point("Aggregate", _aggregate(report.aggregate))]
+    points = [Point("Aggregate", _aggregate(report.aggregate, rate(report.of)))]
     if report.hidden is not None:
         points.append(Point("Hidden miscalibration", _hidden(report.hidden)))
     if report.fragility is not None:
@@ -40,13 +47,13 @@ def summary(report: "AuditReport") -> list[Point]:
     if report.target is not None:
         from calmoe.auditing.elsewhere import words
 
-        points.append(Point("Target", words(report.target)))
+        points.append(Point("Target", words(report.target, rate(report.of))))
     return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
 
 
-def _aggregate(found: Aggregate) -> str:
-    text = f"the mixture's ECE is {told(found.ece)}, its accuracy {told(found.accuracy)}"
-    text += f"; on average it is off by {told(found.balance)} (accuracy less confidence)."
+def _aggregate(found: Aggregate, rate: str) -> str:
+    text = f"the mixture's ECE is {told(found.ece)}, its {rate} {told(found.accuracy)}"
+    text += f"; on average it is off by {told(found.balance)} ({rate} less confidence)."
     if len(found.experts) == 1:
         return text
     text += f" On their routing-weighted views its experts' ECE is {told(found.experts_ece)} on average."
@@ -58,14 +65,14 @@ def _aggregate(found: Aggregate) -> str:
 
 
 def _hidden(found: Hidden) -> str:
-    sure = found.witness.low > 0
-    text = (
-        f"configuration by configuration, probabilities are off by {told(found.witness)} on average"
-        if sure
-        else "no miscalibration of single configurations was found"
-    )
+    if found.witness.low > 0:
+        text = f"configuration by configuration, probabilities are off by {told(found.witness)} on average"
+    elif found.p_calibrated < 0.05:
+        text = "single configurations are miscalibrated, by too little to say how much"
+    else:
+        text = "no miscalibration of single configurations was found"
     if found.cancelled.low > 0:
-        text += f"; {told(found.cancelled)} of it cancels inside the bins, where no ECE can see it"
+        text += f"; {told(found.cancelled)} of it cancels inside the bins, where the ECE cannot see it"
     text += (
         f". p = {found.p_calibrated:.2g} for “calibrated in every configuration”, {found.p_hidden:.2g} for "
         "“given the confidence, the configuration says nothing more”."
@@ -90,18 +97,20 @@ def _size(gap: Estimate) -> Estimate:
 def _fragility(report: "AuditReport") -> str:
     found = report.fragility
     assert found is not None
-    curve, last = found.configurations, len(found.configurations.radii) - 1
-    at = next((i for i, radius in enumerate(curve.radii) if radius >= 0.1), last)
+    curve, at = found.configurations, certified.quoted(found.configurations.radii)
     force = "forces" if curve.error[at].low > 0 else "is not shown to force"
     text = (
         f"a reweighting of the configurations with KL {curve.radii[at]:g} {force} a calibration error: "
         f"{told(curve.error[at])} on labels it was not chosen on; reweighting the experts' regions alone "
         f"gives {told(found.regions.error[at])}."
     )
-    if not np.isinf(found.doubling.high):
-        where = f"at KL {found.doubling.value:.3f}, surely at {found.doubling.high:.3f}"
-        return text + f" The ECE doubles (to {found.doubled:.3f}) {where}."
-    return text + f" No KL up to {curve.radii[-1]:g} is shown to double the ECE (to {found.doubled:.3f})."
+    twice = "the ECE" if found.doubled > 2 * SMALLEST else f"{SMALLEST:g} (the ECE is smaller)"
+    if np.isinf(found.doubling.high):
+        return (
+            text + f" No KL up to {curve.radii[-1]:g} is shown to force {found.doubled:.3f}, twice {twice}."
+        )
+    text += f" {found.doubled:.3f}, twice {twice}, is reached at KL {found.doubling.value:.3f}"
+    return text + f", and by the lower ends of the intervals at {found.doubling.high:.3f}."
 
 
 def _auditors(report: "AuditReport") -> str:

@@ -178,16 +178,20 @@ def estimate(mean: float, standard_error: float, bold: bool = False) -> Entry:
     return Entry(_decimal(mean) + spread, (mean, standard_error), bold)
 
 
+def number(value: float, decimals: int = 3) -> Entry:
+    return Entry(_decimal(value, decimals), (value,))
+
+
 def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
     return Entry(_decimal(value, decimals, "+"), (value,), bold)
 
 
-def interval(low: float, high: float, bold: bool = False, missing: str = "–") -> Entry:
+def interval(low: float, high: float, bold: bool = False, missing: str = "–", sign: str = "+") -> Entry:
     """Three decimals; more where it takes them to see that a bound is not zero."""
     if math.isnan(low) or math.isnan(high):
         return Entry(missing, (low, high), bold)
     decimals = telling(low, high) if bold else 3
-    return Entry(f"[{_decimal(low, decimals, '+')}, {_decimal(high, decimals, '+')}]", (low, high), bold)
+    return Entry(f"[{_decimal(low, decimals, sign)}, {_decimal(high, decimals, sign)}]", (low, high), bold)
 
 
 def telling(low: float, high: float) -> int:
