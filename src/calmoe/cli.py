@@ -239,9 +239,13 @@ def audit_command(
         str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")
     ] = "top",
     bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = 15,
+    level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Says which rows teach and which are judged.")] = 0,
 ) -> None:
     """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.
+
+    A file holds probs [N, C] and labels [N] and, for a mixture, routing [N, K] and expert_probs [N, K, C];
+    csv and parquet files have columns prob_0, …, label, routing_0, …, expert_0_prob_0, … (docs/audit.md).
 
     Example: calmoe audit test.safetensors --out audit
 
@@ -251,10 +255,13 @@ def audit_command(
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     from calmoe.auditing import audit
+    from calmoe.auditing.origin import origin
     from calmoe.predictions import Predictions
 
     if of != "top" and not of.isdecimal():
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: give --out a folder")
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -267,11 +274,13 @@ def audit_command(
             labelled_target=some,
             of="top" if of == "top" else int(of),
             bins=bins,
+            level=level,
             seed=seed,
             progress=lambda part, done: bar.update(task, description=part, completed=done),
         )
         bar.update(task, description="writing")
-        page = None if out is None else report.save(out)
+        files = {"file": file, "target": target, "labelled target": labelled_target}
+        page = None if out is None else report.save(out, origin(files))
     typer.echo(report.summary())
     if page is not None:
         typer.echo(f"the report is {page}")

@@ -73,7 +73,10 @@ def _read_safetensors(path: Path) -> Table:
     try:
         saved = json.loads(header.get("calmoe", "{}"))
         if saved.get("format") != FORMAT:
-            raise InputError(f"not a predictions file of the format {FORMAT}")
+            raise InputError(
+                f"not a predictions file of the format {FORMAT}: write it with Predictions.save, or give the "
+                "same arrays as npz"
+            )
         for name, values in saved["categories"].items():
             groups[name] = np.asarray(values)[groups[name]]
         metadata = saved["metadata"]
@@ -220,5 +223,6 @@ def _stack(array: str, cells: dict[tuple[int, ...], np.ndarray]) -> np.ndarray:
 
 def _numbers(name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "fiu":
-        raise InputError(f"{name} must hold numbers only, not {values.dtype}")
+        classes = ": class indices from 0, in the order of the probabilities" if "label" in name else ""
+        raise InputError(f"{name} must hold numbers only, not {values.dtype}{classes}")
     return values

@@ -80,7 +80,11 @@ class Predictions:
     def known_labels(self) -> Tensor:
         """The labels; an error where there are none."""
         if self.labels is None:
-            raise InputError("these predictions carry no labels, and this needs them")
+            listed = f"; other columns are {', '.join(self.groups)}" if self.groups else ""
+            raise InputError(
+                f"these predictions carry no labels, and this needs them: name them `labels` (`label` in a "
+                f"table){listed}"
+            )
         return self.labels
 
     def group(self, name: str) -> np.ndarray:
@@ -239,7 +243,7 @@ def _logs(arrays: dict[str, Tensor], name: str, log_name: str) -> Tensor | None:
         row = _first(outside)
         raise InputError(
             f"{name} must lie between 0 and 1, row {row} does not: give the softmax of logits, the exp of "
-            "logarithms"
+            "logarithms, a hundredth of percentages"
         )
     _check_sums(name, values.double().sum(dim=-1), "normalise them, or give more decimals")
     return values.clamp(0, 1).log()

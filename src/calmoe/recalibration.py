@@ -90,7 +90,7 @@ class RoutingRecalibration:
         for auditor, size in self._boost(event, right, self.rounds_):
             self.coefficients_.flat[auditor] += size
         self.message_ = _MESSAGES[self.status_].format(
-            rows=len(right), gain=self.gain_, error=self.gain_error_, steps=self.rounds_
+            rows=len(right), gain=self.gain_, change=-self.gain_, error=self.gain_error_, steps=self.rounds_
         )
         return self
 
@@ -257,8 +257,8 @@ def _take(output: MixtureOutput, rows: Tensor) -> MixtureOutput:
 
 _MESSAGES = {
     "repaired": "{steps} steps; held-out NLL falls by {gain:.5f} ± {error:.5f} against the temperature's",
-    "no gain": "on held-out rows the best repair takes {gain:.5f} ± {error:.5f} off the temperature's NLL, "
-    "less than two standard errors: the temperature alone is kept",
+    "no gain": "on held-out rows the best repair changes the temperature's NLL by {change:+.5f} ± "
+    "{error:.5f}, no gain of two standard errors: the temperature alone is kept",
     "few rows": f"{{rows}} rows are fewer than {FEWEST}: the temperature alone is kept",
     "one outcome": "the predicted class is always right or always wrong, so that any step towards certainty "
     "would win: the temperature alone is kept",

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import safetensors.numpy
 
 from calmoe.auditing.auditors import Auditors, auditors
 from calmoe.auditing.certificates import Certificates, certificates
-from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate, aggregate
 from calmoe.auditing.fragility import Fragility, fragility
@@ -19,21 +20,26 @@ from calmoe.auditing.hidden import Hidden, hidden
 from calmoe.auditing.learning import FEWEST, learn
 from calmoe.auditing.progress import PARTS, TARGET, Progress, Steps, silent
 from calmoe.auditing.repair import Repair, repair
+from calmoe.auditing.surface import Surface, surface
 from calmoe.auditing.target import Target, check_target, predict_target
 from calmoe.errors import InputError
 from calmoe.files import write_json, write_whole
 from calmoe.metrics.checks import Of, check_bins
+from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.report.drawing import Drawn
 
 # what is left out of to_dict: one number a row
 LARGE = ("densities", "rows", "weights", "fold", "target_ratios")
+FILES = ("report.html", "audit.json", "repair.json", "reweightings.safetensors", "figures/*.png")
 FITTED = "fitted"  # and what is fitted, which has a file of its own
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class AuditReport:
     """What an audit found; each part's docstring says what it estimates. `left_out`: a part, and why.
+
+    unlike: the largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts.
 
     >>> from calmoe.auditing.worlds import cancelling
     >>> report = audit(cancelling(seed=0).sample(4000, seed=0))
@@ -47,6 +53,9 @@ class AuditReport:
     of: Of
     bins: int
     level: float
+    seed: int
+    unlike: float
+    surface: Surface
     aggregate: Aggregate
     hidden: Hidden | None
     fragility: Fragility | None
@@ -56,6 +65,9 @@ class AuditReport:
     repair: Repair | None
     left_out: dict[str, str]
     target: Target | None = None
+
+    def __repr__(self) -> str:
+        return self.summary()
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as JSON holds them; None where not finite; arrays of one number a row are left out."""
@@ -90,14 +102,21 @@ class AuditReport:
         }
         return {"rows": found.rows, **parts}
 
-    def save(self, folder: str | Path) -> Path:
-        """Write report.html, audit.json, figures/*.png, reweightings.safetensors, repair.json; its path."""
+    def save(self, folder: str | Path, origin: Mapping[str, str] | None = None) -> Path:
+        """Write report.html, audit.json, figures/*.png, reweightings.safetensors, repair.json; its path.
+
+        origin: where the predictions come from, by name, for the page and audit.json. What an earlier audit
+        left in the folder goes.
+        """
         from calmoe.auditing.page import page
         from calmoe.report.drawing import save
 
-        folder = Path(folder)
+        folder, origin = Path(folder), dict(origin or {})
         (folder / "figures").mkdir(parents=True, exist_ok=True)
-        write_json(folder / "audit.json", self.to_dict())
+        for name in FILES:
+            for path in folder.glob(name):
+                path.unlink()
+        write_json(folder / "audit.json", {"origin": origin, **self.to_dict()})
         if self.repair is not None:
             self.repair.fitted.save(folder / "repair.json")
         if self.fragility is not None:
@@ -107,7 +126,7 @@ class AuditReport:
         for name, drawn in self.figures().items():
             (path,) = save(drawn, folder / "figures" / name, formats=("png",))
             pictures[name] = (path.read_bytes(), drawn.alt)
-        write_whole(folder / "report.html", page(self, pictures).html().encode())
+        write_whole(folder / "report.html", page(self, pictures, origin).html().encode())
         return folder / "report.html"
 
 
@@ -129,6 +148,11 @@ def audit(
     (both: `Target`). progress(part, share) is called as the work goes on, with the share of it
     that is done. What is learned is learned on other rows than those it is judged on; the seed says which.
     """
+    if not isinstance(predictions, Predictions):
+        raise InputError(
+            f"audit needs Predictions, not {type(predictions).__name__}: Predictions.load(path) reads a "
+            "file, Predictions.from_probs(probs, labels) takes arrays"
+        )
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
     predictions.known_labels  # noqa: B018 - the error comes before the work
@@ -181,6 +205,9 @@ def audit(
         of=of,
         bins=bins,
         level=level,
+        seed=seed,
+        unlike=_unlike(predictions),
+        surface=surface(seen, predictions, bins=bins, level=level),
         aggregate=told,
         hidden=veiled,
         fragility=fragile,
@@ -199,6 +226,15 @@ KINDS: tuple[Any, ...] = ("indicator", "hat")
 def _cross_entropy(predictions: Predictions) -> np.ndarray:
     picked = predictions.output.log_probs.gather(1, predictions.known_labels[:, None])
     return np.maximum(-picked.squeeze(1).double().numpy(), 0.0)
+
+
+def _unlike(predictions: Predictions) -> float:
+    """The largest |f − Σ_k r_k p_k| over rows and classes."""
+    log_probs, log_routing, expert_logs = predictions.output
+    return max(
+        float((log_probs[rows].exp() - combine(log_routing[rows], expert_logs[rows]).probs).abs().max())
+        for rows in (slice(start, start + CHUNK) for start in range(0, len(predictions), CHUNK))
+    )
 
 
 def _nothing_to_learn(seen: Configurations) -> str | None:

@@ -27,12 +27,19 @@ HOW = (
 def words(found: Target, rate: str) -> str:
     """What is predicted, or why nothing is, in a paragraph; rate: what E[Y] is."""
     ratio, scores = found.ratio, found.predicted
-    text = (
-        f"a classifier tells its {found.rows:,} rows from the source's with AUC {told(ratio.auc)}; weighted "
-        f"towards it, the source's labels count for {ratio.effective:,.0f} effective rows."
-    )
+    test, apart = found.plausibility, f"a classifier tells its {found.rows:,} rows from the source's"
+    text = f"{apart} with AUC {told(ratio.auc)}"
     if found.verdict is not None:
-        text += f" Nothing can be predicted: {found.verdict}."
+        text = f"nothing can be predicted: {found.verdict}; {text}."
+    else:
+        text += f"; weighted towards it, the source's labels count for {ratio.effective:,.0f} effective rows."
+    if test is not None and test.p_value < 0.05:
+        text = f"its own labels reject the assumption, so that the predictions here are void. Besides, {text}"
+    elif scores is not None and test is None:
+        text += (
+            " The assumption that follows cannot be checked without labels, and on a new domain it often "
+            "fails: label a few hundred rows and give them as the labelled target."
+        )
     if scores is not None:
         text += (
             f" If E[Y | S] is the same there, {rate} will be {told(scores.accuracy)} and ECE "
@@ -49,7 +56,6 @@ def words(found: Target, rate: str) -> str:
             f" By its labels its {rate} is {told(found.actual.accuracy)} and its ECE "
             f"{told(found.actual.ece)}."
         )
-    test = found.plausibility
     if test is not None:
         says = "is rejected" if test.p_value < 0.05 else "is not rejected"
         text += (

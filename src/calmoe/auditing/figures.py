@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.colors import TwoSlopeNorm
 
-from calmoe.auditing import certified
+from calmoe.auditing import certified, surface
 from calmoe.auditing.auditors import Auditors
 from calmoe.auditing.elsewhere import reliability
 from calmoe.auditing.experts import Aggregate
@@ -30,7 +30,7 @@ _NODES = {"indicator": "bin's centre", "hat": "where the hat is 1"}
 
 def figures(report: "AuditReport") -> dict[str, Drawn]:
     """Those that apply, by name."""
-    drawn = {"experts": experts(report.aggregate)}
+    drawn = {"reliability": surface.figure(report.surface), "experts": experts(report.aggregate)}
     if report.fragility is not None:
         drawn["fragility"] = fragility(report.fragility)
     drawn["auditors"], drawn["hats"] = heat_map(report.indicators), heat_map(report.hats)

@@ -5,17 +5,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calmoe.auditing import certified, repaired
+from calmoe import __version__
+from calmoe.auditing import certified, repaired, surface
 from calmoe.auditing.cells import headings, pair
 from calmoe.auditing.elsewhere import section
+from calmoe.auditing.glossary import glossary
 from calmoe.auditing.words import rate, summary
 from calmoe.report.grid import Grid, count, interval, label, number, signed
-from calmoe.report.page import Page, Picture, Section
+from calmoe.report.page import Fact, Page, Picture, Section
 
 if TYPE_CHECKING:
     from calmoe.auditing.audit import AuditReport
 
 CAPTIONS = {
+    "reliability": "A mark says how often rows of that confidence are right, with its interval; the bars "
+    "below, how many such rows there are. Marks below the dotted line are overconfident, above it "
+    "underconfident.",
     "experts": "A mark is an estimate and its bar the interval; one that touches 0 may well be calibrated. "
     "A mixture right of all its experts is worse than they are; one at 0, beside experts that are not, leans "
     "on their errors cancelling.",
@@ -36,20 +41,29 @@ CAPTIONS = {
 }
 
 
-def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Page:
-    """pictures: PNG bytes and alt text by name."""
+def page(
+    report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]], origin: Mapping[str, str] | None = None
+) -> Page:
+    """pictures: PNG bytes and alt text by name; origin: where the predictions come from."""
 
     def shown(name: str) -> list[Picture]:
         return [Picture(name, *pictures[name], CAPTIONS[name])] if name in pictures else []
 
     sections = [
         Section(
+            heading="Reliability",
+            how="Is it right as often as it says? Groups are those that the file names; each interval holds "
+            "by itself.",
+            tables=[surface.table(report.surface, rate(report.of))] if report.surface.groups else [],
+            figures=shown("reliability"),
+        ),
+        Section(
             heading="The aggregate and its experts",
             how="ECE of the population at fixed bins: the usual upward bias is taken off, and an interval "
             "that starts at 0 means that calibrated predictions could look like this.",
             tables=[_family(report), _experts(report), _against(report)],
             figures=shown("experts"),
-        )
+        ),
     ]
     if report.hidden is not None:
         sections.append(
@@ -85,21 +99,24 @@ def page(report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]]) -> Pa
         sections.append(repaired.section(report.repair))
     if report.target is not None:
         sections.append(section(report.target, shown("target"), rate(report.of)))
-    facts = {
+    facts: dict[str, Fact] = {
+        **(origin or {}),
         "rows": f"{report.rows:,}",
         "classes": str(report.classes),
         "experts": str(report.num_experts),
         "event": "the predicted class is right" if report.of == "top" else f"the label is {report.of}",
         "bins": str(report.bins),
         "level of the intervals": f"{report.level:g}",
+        "seed": f"{report.seed}, which says what rows teach and what rows are judged",
+        "What the words mean": glossary(),
     }
     return Page(
-        title="Calibration audit",
+        title=f"Calibration audit of {origin['file']}" if origin else "Calibration audit",
         subtitle=f"{report.rows:,} rows, {report.classes} classes, {report.num_experts} experts",
         summary=summary(report),
         sections=sections,
         facts=facts,
-        footer="calmoe audit",
+        footer=f"Written by calmoe {__version__}. This file is whole: it needs no network.",
     )
 
 

@@ -21,6 +21,16 @@ def words(found: Repair) -> str:
     return text + f". Fitted on all rows: {found.message}."
 
 
+def in_short(found: Repair) -> str:
+    """What one temperature does, and what a repair does beyond it."""
+    fitted = found.fitted.temperature_.temperature_
+    left = found.ece.temperature.value
+    text = f"One temperature, T = {fitted:.2f}, leaves an ECE of {left:.3f} on rows new to it"
+    if found.nll.change.high < 0:
+        return text + f"; a repair by routing takes {-found.nll.change.value:.4f} more off the NLL."
+    return text + "; a repair by routing is not shown to add to that."
+
+
 def _told(found: Compared) -> str:
     change = found.change
     return f"{change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"

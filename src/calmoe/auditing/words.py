@@ -34,8 +34,11 @@ def rate(of: Of) -> str:
 
 
 def summary(report: "AuditReport") -> list[Point]:
-    """A point a part."""
-    points = [Point("Aggregate", _aggregate(report.aggregate, rate(report.of)))]
+    """In short, and then a point a part."""
+    points = [Point("In short", _in_short(report))]
+    if report.unlike > UNLIKE:
+        points.append(Point("Note", _unlike(report)))
+    points.append(Point("Aggregate", _aggregate(report.aggregate, rate(report.of))))
     if report.hidden is not None:
         points.append(Point("Hidden miscalibration", _hidden(report.hidden)))
     if report.fragility is not None:
@@ -49,6 +52,52 @@ def summary(report: "AuditReport") -> list[Point]:
 
         points.append(Point("Target", words(report.target, rate(report.of))))
     return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
+
+
+def _in_short(report: "AuditReport") -> str:
+    """Are the probabilities true, true for the right reason, and what would break them?"""
+    ece, balance = report.aggregate.ece, report.aggregate.balance
+    off = balance.low > 0 or balance.high < 0
+    if ece.low > 0 or off:
+        side = (
+            "overconfident" if balance.high < 0 else "underconfident" if balance.low > 0 else "off both ways"
+        )
+        told_off = f", on average {side} by {abs(balance.value):.3f}" if off else f", {side}"
+        text = f"The probabilities are not true: ECE {told(ece)}{told_off}."
+    else:
+        text = f"The probabilities may well be true: ECE {told(ece)}."
+    if report.hidden is not None:
+        finds = report.hidden.p_hidden < 0.05
+        text += (
+            " Not for the right reason alone: rows of equal confidence are right more or less often by how "
+            f"they were routed (p = {report.hidden.p_hidden:.2g})."
+            if finds
+            else f" Nothing was found hidden behind the confidence (p = {report.hidden.p_hidden:.2g})."
+        )
+    if report.fragility is not None:
+        curve = report.fragility.configurations
+        at = certified.quoted(curve.radii)
+        if curve.error[at].low > 0:
+            text += (
+                f" Another mix of the same configurations, KL {curve.radii[at]:g}, brings the error to "
+                f"{curve.error[at].value:.3f}."
+            )
+        else:
+            text += f" No other mix of them within KL {curve.radii[at]:g} was shown to break that."
+    if report.repair is not None:
+        text += f" {repaired.in_short(report.repair)}"
+    return text
+
+
+UNLIKE = 0.01  # of a probability: more than rounding
+
+
+def _unlike(report: "AuditReport") -> str:
+    return (
+        f"the mixture's probabilities differ from those that its routing and experts give by up to "
+        f"{report.unlike:.3f}. That is right after a temperature; else rows, experts or classes of the file "
+        "are out of order, and all below is void."
+    )
 
 
 def _aggregate(found: Aggregate, rate: str) -> str:

@@ -10,9 +10,9 @@ from torch import Tensor
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature
 from calmoe.experiments.methods import METHODS
 from calmoe.metrics import accuracy, adaptive_ece, brier_score, by_group, ece, nll, smooth_ece
+from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
-from calmoe.report.curves import CATEGORIES
 
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
@@ -77,15 +77,10 @@ def _worst_groups(
 
 
 def _groups(test: Predictions, hard: str | None) -> dict[str, np.ndarray]:
-    """Masks by name: every value of a column of words or of few whole numbers, and each boolean column.
+    """The groups' masks, but for the small ones.
 
     The hard rows have metrics of their own and the easy ones are most of the rest: neither is a group here.
-    In CIFAR-10H and the digits the groups are the levels of agreement. Small groups are left out.
+    In CIFAR-10H and the digits the groups are the levels of agreement.
     """
-    masks: dict[str, np.ndarray] = {}
-    for column, values in test.groups.items():
-        if values.dtype == bool:
-            masks |= {column: values} if column not in (hard, "easy") else {}
-        elif values.dtype.kind in "USiu" and len(names := np.unique(values)) <= CATEGORIES:
-            masks |= {f"{column} {name}": values == name for name in names}
-    return {name: mask for name, mask in masks.items() if mask.sum() >= LEAST_ROWS}
+    columns = {name: values for name, values in test.groups.items() if name not in (hard, "easy")}
+    return {name: mask for name, mask in group_masks(columns).items() if mask.sum() >= LEAST_ROWS}

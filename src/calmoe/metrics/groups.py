@@ -75,3 +75,21 @@ def _masks(groups: Mapping[Any, Array] | Array, rows: int) -> dict[str, np.ndarr
                 "give {name: mask}, or one array with the group of each row"
             )
     return masks
+
+
+CATEGORIES = 30  # a column of whole numbers or words with more distinct values than this names no groups
+
+
+def group_masks(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Masks by name: each boolean column, and every value of a column of words or of few whole numbers.
+
+    >>> list(group_masks({"hard": np.array([True, False]), "year": np.array([7, 8])}))
+    ['hard', 'year 7', 'year 8']
+    """
+    masks: dict[str, np.ndarray] = {}
+    for column, values in columns.items():
+        if values.dtype == bool:
+            masks[column] = values
+        elif values.dtype.kind in "USiu" and len(names := np.unique(values)) <= CATEGORIES:
+            masks |= {f"{column} {name}": values == name for name in names}
+    return masks

@@ -21,6 +21,7 @@ from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Tempera
 from calmoe.errors import InputError
 from calmoe.files import write_whole
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
+from calmoe.metrics.groups import CATEGORIES
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
@@ -29,7 +30,6 @@ Curves: TypeAlias = dict[str, Any]
 TEMPERATURES = np.array([float(f"{t:.6g}") for t in np.geomspace(0.25, 8.0, 101)])  # 1 is one of them
 HISTOGRAM_BINS = 20
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-CATEGORIES = 30  # a column of whole numbers with more distinct values than this names no groups
 LARGE = 1_000_000  # bytes: a larger file is compressed
 
 
