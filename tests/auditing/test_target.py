@@ -403,8 +403,10 @@ def test_rows_of_the_source_are_no_target():
     whole = Predictions(output=output, labels=torch.arange(600) % 5)
     with pytest.raises(InputError, match="100% of the target's rows are rows of the source"):
         calmoe.audit(whole, target=whole.take(np.arange(0, 600, 3)))
-    again = WORLD.sample(400, seed=1)  # the same few configurations, other rows
-    check_target(WORLD.sample(400, seed=0), again)
+    few = WORLD.sample(400, seed=0)
+    with pytest.raises(InputError, match="rows of the source"):
+        check_target(few, few)
+    check_target(few, WORLD.sample(400, seed=1))  # the same few configurations, other rows
 
 
 @pytest.mark.slow

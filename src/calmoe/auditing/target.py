@@ -192,8 +192,9 @@ def _shared(source: Predictions, target: Predictions) -> float:
         said = torch.cat([output.log_routing.exp(), output.expert_log_probs.exp().flatten(1)], dim=1).double()
         return (said @ torch.linspace(1, 2, said.shape[1], dtype=said.dtype).sqrt()).numpy().round(9)
 
-    values, counts = np.unique(marks(source.output), return_counts=True)
-    return float(np.isin(marks(target.output), values[counts == 1]).mean())
+    ours, theirs = marks(source.output), marks(target.output)
+    values, counts = np.unique(ours, return_counts=True)
+    return 1.0 if np.array_equal(ours, theirs) else float(np.isin(theirs, values[counts == 1]).mean())
 
 
 def _verdict(ratio: DensityRatio) -> str | None:
