@@ -240,7 +240,7 @@ def audit_command(
     ] = "top",
     bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = 15,
     level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Says which rows teach and which are judged.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
 ) -> None:
     """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.
 
@@ -261,7 +261,7 @@ def audit_command(
     if of != "top" and not of.isdecimal():
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
     if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: give --out a folder")
+        raise InputError(f"--out must be a folder, and {out} is a file")
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -16,12 +16,14 @@ from calmoe.auditing.density import FOLDS, _auc
 from calmoe.auditing.doubly_robust import Learned, predicted_mean
 from calmoe.auditing.estimates import predicted_gaps
 from calmoe.auditing.losses import losses_of
+from calmoe.auditing.target import check_target
 from calmoe.auditing.tilting import divergence
 from calmoe.calibration import ShiftedTemperature, Temperature
 from calmoe.cli import app
 from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
 from calmoe.predictions import Predictions
+from strategies import random_output
 
 WORLD = worlds.cancelling(0)
 ELSEWHERE = worlds.shifted(WORLD, 0, 0.3)
@@ -381,7 +383,6 @@ def test_the_command_predicts_for_a_target(tmp_path):
             replace(ELSEWHERE.sample(60, seed=1), labels=None),
             "the labelled target carries no labels",
         ),
-        (replace(WORLD.sample(300, seed=0), labels=None), None, "the source's own"),
     ],
 )
 def test_what_cannot_be_tested_is_refused_before_the_work(target, labelled, why):
@@ -394,6 +395,18 @@ def test_what_cannot_be_tested_is_refused_before_the_work(target, labelled, why)
             progress=lambda part, _: begun.append(part),
         )
     assert begun == []
+
+
+def test_rows_of_the_source_are_no_target():
+    """Their labels taught what is said of them, and a true assumption is rejected."""
+    output = random_output(0, n=600, classes=5, experts=3)
+    whole = Predictions(output=output, labels=torch.arange(600) % 5)
+    with pytest.raises(InputError, match="100% of the target's rows are rows of the source"):
+        calmoe.audit(whole, target=whole.take(np.arange(0, 600, 3)))
+    few = WORLD.sample(400, seed=0)
+    with pytest.raises(InputError, match="rows of the source"):
+        check_target(few, few)
+    check_target(few, WORLD.sample(400, seed=1))  # the same few configurations, other rows
 
 
 @pytest.mark.slow

@@ -155,6 +155,8 @@ def audit(
         )
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
+    if not 0 <= seed < 2**32:
+        raise InputError(f"the seed must lie between 0 and 2³² − 1, got {seed}")
     predictions.known_labels  # noqa: B018 - the error comes before the work
     check_bins(bins)
     if labelled_target is not None and target is None:

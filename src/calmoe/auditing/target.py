@@ -30,6 +30,7 @@ from calmoe.auditing.plausibility import Plausibility, plausibility
 from calmoe.auditing.warming import Tempered, tempered
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of
+from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
 ENOUGH = 100  # effective source rows below which nothing is predicted
@@ -171,14 +172,29 @@ def check_target(source: Predictions, target: Predictions, name: str = "target")
             )
     if name == "target" and len(target) < FEWEST:
         raise InputError(f"the target has {len(target)} rows; at least {FEWEST} are needed to know it")
-    if name == "target" and all(map(torch.equal, source.output, target.output)):
-        raise InputError("the target's rows are the source's own: give rows that the source does not hold")
     if name == "labelled target" and target.labels is None:
         raise InputError("the labelled target carries no labels: give rows that do, or leave it out")
     if name == "labelled target" and len(target) < FEWEST_LABELLED:
         raise InputError(
             f"there are {len(target)} labelled target rows: a test needs at least {FEWEST_LABELLED}"
         )
+    if (shared := _shared(source, target)) > 0.5:
+        raise InputError(
+            f"{shared:.0%} of the {name}'s rows are rows of the source, whose labels would judge what they "
+            "taught: give rows that the source does not hold"
+        )
+
+
+def _shared(source: Predictions, target: Predictions) -> float:
+    """The share of target rows that the source holds just once: chance would not find so many of those."""
+
+    def marks(output: MixtureOutput) -> np.ndarray:  # a number a row, by what router and experts say
+        said = torch.cat([output.log_routing.exp(), output.expert_log_probs.exp().flatten(1)], dim=1).double()
+        return (said @ torch.linspace(1, 2, said.shape[1], dtype=said.dtype).sqrt()).numpy().round(9)
+
+    ours, theirs = marks(source.output), marks(target.output)
+    values, counts = np.unique(ours, return_counts=True)
+    return 1.0 if np.array_equal(ours, theirs) else float(np.isin(theirs, values[counts == 1]).mean())
 
 
 def _verdict(ratio: DensityRatio) -> str | None:
