@@ -250,7 +250,7 @@ def test_files_that_do_not_overlap_predict_nothing(tmp_path):
     assert target.predicted is None
     assert target.shifted is None
     assert target.plausibility is None
-    assert "Nothing can be predicted" in report.summary()
+    assert "nothing can be predicted" in report.summary()
     assert "Nothing can be predicted" in report.save(tmp_path).read_text()
 
 

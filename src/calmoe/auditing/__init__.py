@@ -5,10 +5,9 @@ Numbers first, each with an interval; no row is judged by a model that saw it.
 >>> from calmoe.auditing import audit, worlds
 >>> report = audit(worlds.cancelling(seed=0).sample(4000, seed=0))
 >>> print(report.summary())
-Aggregate: the mixture's ECE is 0.0...
+In short: The probabilities ...
 """
 
-from calmoe.auditing.audit import AuditReport, audit
 from calmoe.auditing.auditors import Auditors, auditors
 from calmoe.auditing.certificates import Certificate, Certificates, certificates
 from calmoe.auditing.configurations import Configurations
@@ -19,6 +18,7 @@ from calmoe.auditing.fragility import Curve, Fragility, fragility
 from calmoe.auditing.hidden import Hidden, Rule, hidden
 from calmoe.auditing.plausibility import Plausibility
 from calmoe.auditing.repair import Repair, repair
+from calmoe.auditing.report import AuditReport, audit
 from calmoe.auditing.target import Scores, Target, predict_target
 from calmoe.auditing.warming import Tempered
 from calmoe.auditing.worlds import WORLDS, World

@@ -15,7 +15,7 @@ from calmoe.auditing.words import told
 from calmoe.report.drawing import COLUMN, FULL, GREY, STYLE, Drawn, new_figure
 
 if TYPE_CHECKING:
-    from calmoe.auditing.audit import AuditReport
+    from calmoe.auditing.report import AuditReport
 
 _CURVES = {  # Okabe and Ito's colours
     "configurations": ("any configurations", "#d55e00", "o"),

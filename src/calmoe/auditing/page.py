@@ -15,7 +15,7 @@ from calmoe.report.grid import Grid, count, interval, label, number, signed
 from calmoe.report.page import Fact, Page, Picture, Section
 
 if TYPE_CHECKING:
-    from calmoe.auditing.audit import AuditReport
+    from calmoe.auditing.report import AuditReport
 
 CAPTIONS = {
     "reliability": "A mark says how often rows of that confidence are right, with its interval; the bars "

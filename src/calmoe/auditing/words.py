@@ -14,7 +14,7 @@ from calmoe.metrics.checks import Of
 from calmoe.report.page import Point
 
 if TYPE_CHECKING:
-    from calmoe.auditing.audit import AuditReport
+    from calmoe.auditing.report import AuditReport
 
 
 def told(found: Estimate) -> str:
@@ -67,13 +67,13 @@ def _in_short(report: "AuditReport") -> str:
     else:
         text = f"The probabilities may well be true: ECE {told(ece)}."
     if report.hidden is not None:
-        finds = report.hidden.p_hidden < 0.05
-        text += (
-            " Not for the right reason alone: rows of equal confidence are right more or less often by how "
-            f"they were routed (p = {report.hidden.p_hidden:.2g})."
-            if finds
-            else f" Nothing was found hidden behind the confidence (p = {report.hidden.p_hidden:.2g})."
-        )
+        p_value = report.hidden.p_hidden
+        if p_value < 0.05:
+            text += " But" if text.startswith("The probabilities may") else " Besides,"
+            text += " rows of equal confidence are right more or less often by how they were routed"
+        else:
+            text += " Nothing was found hidden behind the confidence"
+        text += f" (p = {p_value:.2g})."
     if report.fragility is not None:
         curve = report.fragility.configurations
         at = certified.quoted(curve.radii)
