@@ -30,12 +30,12 @@ from calmoe.auditing import (
     multiclass,
     repair,
 )
-from calmoe.auditing.auditors import levels
 from calmoe.auditing.experts import equal_masses
 from calmoe.auditing.family import GRID, smooth, smoothing
 from calmoe.auditing.finite import Finite
 from calmoe.auditing.learning import learn
-from calmoe.auditing.repair import later_fits
+from calmoe.auditing.mending import later_fits
+from calmoe.auditing.moments import levels
 from calmoe.auditing.target import predict_target
 from calmoe.auditing.worlds import broken, confident, shifted
 from calmoe.mixture import combine
@@ -280,8 +280,8 @@ TARGET_COLUMNS = {
     "brier": "Brier score",
     "shifted": "ECE after `ShiftedTemperature`",
     "auc": "told apart: AUC above ½, by its interval",
-    "rejects": "rejects a true assumption, 300 labels",
-    "power": "rejects one broken by 0.1, 300 labels",
+    "rejects": "rejects a true assumption",
+    "power": "rejects one broken by 0.1",
     "predicted": "predicts at all",
     "width": "width of the accuracy's interval",
     "ece_width": "width of the ECE's interval",
@@ -289,13 +289,13 @@ TARGET_COLUMNS = {
 }
 
 
-def judge_target(epsilon: float, name: str, rows: int, seed: int) -> dict[str, float]:
+def judge_target(epsilon: float, labels: int, name: str, rows: int, seed: int) -> dict[str, float]:
     """What held of one random world's predictions for a random shift of KL ε; power in every tenth world."""
     world = WORLDS[name](seed)
     target = shifted(world, seed, epsilon) if epsilon else world
     source, there = world.sample(rows, seed=2_000_000 + seed), target.sample(2000, seed=3_000_000 + seed)
     there = replace(there, labels=None)
-    few = target.sample(300, seed=4_000_000 + seed)
+    few = target.sample(labels, seed=4_000_000 + seed)
     found = predict_target(source, there, few)
     result = dict.fromkeys(TARGET_COLUMNS, np.nan)
     result |= {
@@ -320,7 +320,7 @@ def judge_target(epsilon: float, name: str, rows: int, seed: int) -> dict[str, f
         estimate.high - estimate.low for estimate in (found.predicted.accuracy, found.predicted.ece)
     )
     if seed % 10 == 0:
-        other = predict_target(source, there, broken(target, 0.1).sample(300, seed=5_000_000 + seed))
+        other = predict_target(source, there, broken(target, 0.1).sample(labels, seed=5_000_000 + seed))
         assert other.plausibility is not None
         result["power"] = other.plausibility.p_value < 0.05
     return result
@@ -332,14 +332,14 @@ def _tempered_ece(world: World, temperature: float) -> float:
     return replace(world, experts=np.repeat(mixture[:, None], world.routing.shape[1], axis=1)).ece()
 
 
-def targets(worlds: int, rows: int, processes: int, first: int, epsilon: float) -> None:
+def targets(worlds: int, rows: int, processes: int, first: int, epsilon: float, labels: int) -> None:
     """What is predicted for targets that are shifted by KL ε."""
 
     def cell(values: np.ndarray, key: str) -> str:
         return _mean(values, key) if key != "effective" else f"{np.nanmean(values):.0f}"
 
-    print(f"2,000 target rows, KL {epsilon:g}")
-    table = _over(WORLDS, partial(judge_target, epsilon), worlds, rows, processes, first)
+    print(f"2,000 target rows, KL {epsilon:g}; {labels} labelled ones for the test")
+    table = _over(WORLDS, partial(judge_target, epsilon, labels), worlds, rows, processes, first)
     _print("how often", TARGET_COLUMNS, table, cell)
 
 
@@ -375,11 +375,12 @@ def main() -> None:
     parser.add_argument("--repair", action="store_true")
     parser.add_argument("--target", action="store_true")
     parser.add_argument("--kl", type=float, default=0.3, help="of the target's shift")
+    parser.add_argument("--labels", type=int, default=300, help="of the target, for the test")
     given = parser.parse_args()
     if given.speed:
         speed()
     elif given.target:
-        targets(given.worlds, given.rows, given.processes, given.first, given.kl)
+        targets(given.worlds, given.rows, given.processes, given.first, given.kl, given.labels)
     else:
         (mending if given.repair else honesty)(given.worlds, given.rows, given.processes, given.first)
 

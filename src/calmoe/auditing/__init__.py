@@ -8,19 +8,19 @@ Numbers first, each with an interval; no row is judged by a model that saw it.
 In short: The probabilities ...
 """
 
-from calmoe.auditing.auditors import Auditors, auditors
-from calmoe.auditing.certificates import Certificate, Certificates, certificates
+from calmoe.auditing.adversaries import Curve, Fragility, fragility
+from calmoe.auditing.certifying import Certificate, Certificates, certificates
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.density import DensityRatio, density_ratio
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate, Expert, aggregate
-from calmoe.auditing.fragility import Curve, Fragility, fragility
-from calmoe.auditing.hidden import Hidden, Rule, hidden
+from calmoe.auditing.mending import Repair, repair
+from calmoe.auditing.moments import Auditors, auditors
 from calmoe.auditing.plausibility import Plausibility
-from calmoe.auditing.repair import Repair, repair
 from calmoe.auditing.report import AuditReport, audit
 from calmoe.auditing.target import Scores, Target, predict_target
 from calmoe.auditing.warming import Tempered
+from calmoe.auditing.witness import Hidden, Rule, hidden
 from calmoe.auditing.worlds import WORLDS, World
 
 __all__ = [

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib import rc_context
 
+from calmoe.auditing.adversaries import Fragility
 from calmoe.auditing.cells import headings
-from calmoe.auditing.certificates import Certificates
-from calmoe.auditing.fragility import Fragility
+from calmoe.auditing.certifying import Certificates
 from calmoe.report.drawing import COLUMN, GREY, STYLE, Drawn, new_figure
 from calmoe.report.grid import Entry, Grid, count, label, number
 from calmoe.report.page import Picture, Section

@@ -7,10 +7,10 @@ from matplotlib import rc_context
 from matplotlib.colors import TwoSlopeNorm
 
 from calmoe.auditing import certified, surface
-from calmoe.auditing.auditors import Auditors
+from calmoe.auditing.adversaries import Fragility
 from calmoe.auditing.elsewhere import reliability
 from calmoe.auditing.experts import Aggregate
-from calmoe.auditing.fragility import Fragility
+from calmoe.auditing.moments import Auditors
 from calmoe.auditing.words import told
 from calmoe.report.drawing import COLUMN, FULL, GREY, STYLE, Drawn, new_figure
 

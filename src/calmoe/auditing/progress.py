@@ -16,7 +16,7 @@ PARTS = {
 }
 """Shares of the time that many rows take, roughly."""
 
-TARGET = {"target": 1.0}
+TARGET = {"target": 0.5}
 """And what a target of as many rows adds."""
 
 

@@ -1,7 +1,7 @@
 """The repair in words, in a table and as a part of the page."""
 
 from calmoe.auditing.cells import headings
-from calmoe.auditing.repair import Compared, Repair
+from calmoe.auditing.mending import Compared, Repair
 from calmoe.report.grid import Entry, Grid, interval, label, number, signed
 from calmoe.report.page import Section
 

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from calmoe.auditing.auditors import Auditors, auditors
-from calmoe.auditing.certificates import Certificates, certificates
+from calmoe.auditing.adversaries import Fragility, fragility
+from calmoe.auditing.certifying import Certificates, certificates
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate, aggregate
-from calmoe.auditing.fragility import Fragility, fragility
-from calmoe.auditing.hidden import Hidden, hidden
 from calmoe.auditing.learning import FEWEST, learn
+from calmoe.auditing.mending import Repair, repair
+from calmoe.auditing.moments import Auditors, auditors
 from calmoe.auditing.progress import PARTS, TARGET, Progress, Steps, silent
-from calmoe.auditing.repair import Repair, repair
 from calmoe.auditing.surface import Surface, surface
 from calmoe.auditing.target import Target, check_target, predict_target
+from calmoe.auditing.witness import Hidden, hidden
 from calmoe.errors import InputError
 from calmoe.files import write_json, write_whole
 from calmoe.metrics.checks import Of, check_bins

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calmoe.auditing import certified, repaired
-from calmoe.auditing.auditors import ENOUGH
+from calmoe.auditing.adversaries import SMALLEST
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate
-from calmoe.auditing.fragility import SMALLEST
-from calmoe.auditing.hidden import Hidden
+from calmoe.auditing.moments import ENOUGH
+from calmoe.auditing.witness import Hidden
 from calmoe.metrics.checks import Of
 from calmoe.report.page import Point
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from calmoe.auditing import Configurations, repair, worlds
-from calmoe.auditing.repair import _eces, later_fits
+from calmoe.auditing.mending import _eces, later_fits
 from calmoe.auditing.repaired import table, words
 from calmoe.predictions import Predictions
 

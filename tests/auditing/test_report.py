@@ -1,6 +1,7 @@
 """The whole audit: what it says of each kind of world, what it writes, what it refuses."""
 
 import json
+import pkgutil
 from dataclasses import replace
 
 import numpy as np
@@ -203,6 +204,12 @@ def test_the_words_do_not_contradict_the_p_value(reports):
     doubtful = replace(clean, hidden=replace(clean.hidden, p_calibrated=0.001))
     assert "no miscalibration" in clean.summary()
     assert "no miscalibration" not in doubtful.summary()
+
+
+def test_no_public_name_shadows_a_module():
+    modules = {module.name for module in pkgutil.iter_modules(calmoe.auditing.__path__)}
+    assert "report" in modules
+    assert modules.isdisjoint(calmoe.auditing.__all__)
 
 
 def test_the_bar_is_for_a_terminal_only(tmp_path):

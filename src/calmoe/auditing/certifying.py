@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
 
+from calmoe.auditing.adversaries import RADII
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.estimates import Estimate
-from calmoe.auditing.fragility import RADII
 from calmoe.auditing.tilting import tilt
 from calmoe.objectives import cvar
 

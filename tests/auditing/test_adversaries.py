@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calmoe.auditing import WORLDS, Configurations, fragility, worlds
-from calmoe.auditing.fragility import Seen, _best, _informed, _regional
+from calmoe.auditing.adversaries import Seen, _best, _informed, _regional
 from calmoe.auditing.tilting import divergence
 
 RADII = (0.0, 0.02, 0.1, 0.3)

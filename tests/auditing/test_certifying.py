@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from calmoe.auditing import WORLDS, Configurations, certificates, fragility, worlds
-from calmoe.auditing.certificates import _bernstein, _tail, _worst, _worst_signed
+from calmoe.auditing.certifying import _bernstein, _tail, _worst, _worst_signed
 from calmoe.auditing.tilting import divergence, tilt
 from calmoe.objectives import cvar, entropic_risk
 from calmoe.predictions import Predictions

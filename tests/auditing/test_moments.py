@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calmoe.auditing import WORLDS, Configurations, auditors, worlds
-from calmoe.auditing.auditors import levels
+from calmoe.auditing.moments import levels
 from calmoe.metrics.binned import width_bins
 
 
