@@ -1,10 +1,12 @@
 """Audit the mixtures of finished runs; writes results/audit/NAME.jsonl and, for one seed, whole reports.
 
     python results/audit/run.py cifar10h RUN [--seeds 42-46]        # every model on its labelled test split
+    python results/audit/run.py hard RUN [--seeds 42]           # validation labelled, the hard test rows not
     python results/audit/run.py pacs RUN RUN … [--seeds 42]     # validation labelled, the target domain not
 
 A row is a model and a seed, as trained ("raw") and after a converged temperature ("scaled"). In PACS the
-target's labels only say what came true, and test the assumption behind the forecast.
+target's labels only say what came true, and test the assumption behind the forecast. Temperatures are fitted
+on validation: where that is the source, its own numbers are in-sample.
 """
 
 import argparse
@@ -73,21 +75,23 @@ def row(report) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("name", help="cifar10h or pacs: what to call the results")
+    parser.add_argument("name", choices=("cifar10h", "hard", "pacs"), help="what to audit, as above")
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--seeds", type=parse_seeds, default=None)
     asked = parser.parse_args()
     rows = []
     for folder in asked.runs:
-        target = record_of(folder)["spec"].get("target", "")
+        record = record_of(folder)
+        target = "hard" if asked.name == "hard" else record["spec"].get("target", "")
         for model in models(folder, seeds=asked.seeds):
             if model.method not in METHODS:
                 continue
             temperature = Temperature().fit(model.validation.output.log_probs, model.validation.known_labels)
+            asked_for = model.test.subset(record["hard"]) if target == "hard" else model.test
             for kind in ("raw", "scaled"):
                 validation, test = (
                     split if kind == "raw" else scaled(split, temperature)
-                    for split in (model.validation, model.test)
+                    for split in (model.validation, asked_for)
                 )
                 report = audit(validation, target=test) if target else audit(test)
                 facts = {"method": model.method, "seed": model.seed, "kind": kind}
