@@ -97,7 +97,7 @@ def main() -> None:
                 facts = {"method": model.method, "seed": model.seed, "kind": kind}
                 rows.append(({"target": target} if target else {}) | facts | row(report))
                 print(json.dumps(rows[-1]), flush=True)
-                if model.seed == KEPT_SEED and kind == "raw":
+                if (model.seed, kind) == (KEPT_SEED, "raw") and target != "hard":
                     page = report.save(HERE / asked.name / "-".join(filter(None, [target, model.method])))
                     shutil.rmtree(page.parent / "figures")  # they are in the page
                     (page.parent / "reweightings.safetensors").unlink(missing_ok=True)

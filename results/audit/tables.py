@@ -66,7 +66,7 @@ def cifar10h():
             print("| " + " | ".join(cells) + " |")
 
 
-def pacs():
+def targets(name):
     headings(
         "target, mixture",
         "AUC",
@@ -79,7 +79,7 @@ def pacs():
         "actual",
         "p",
     )
-    for r in read("pacs.jsonl"):
+    for r in read(f"{name}.jsonl"):
         told = {} if r["verdict"] else r
         cells = [
             f"{r['target']}, {NAMES[r['method']]}, {KINDS[r['kind']]}",
@@ -97,5 +97,6 @@ def pacs():
 
 
 cifar10h()
-print()
-pacs()
+for name in ("hard", "pacs"):
+    print()
+    targets(name)

@@ -58,7 +58,6 @@ CASES = {
     "all wrong": (lambda: mixture(labels=lambda probs: probs.argmin(axis=1)), "accuracy 0.000"),
     "one confidence": (lambda: mixture(experts=np.tile([0.6, 0.3, 0.1], (400, 2, 1))), "differ from zero"),
     "one row 400 times": (lambda: mixture(1).take(np.zeros(400, int)), "no regions to reweight"),
-    "an expert that is never asked": (lambda: mixture(routing=silent_expert(400)), "Fragility"),
 }
 
 
@@ -136,3 +135,10 @@ def test_infinite_logarithms():
     nothing = torch.full((3, 2), -torch.inf)
     with pytest.raises(InputError, match="sum to 0 in row 0"):
         Predictions(output=MixtureOutput(nothing, torch.zeros(3, 1), nothing[:, None]))
+
+
+def test_an_expert_that_is_never_asked_is_not_judged():
+    asked, again, never = calmoe.audit(mixture(routing=silent_expert(400))).aggregate.experts
+    assert (never.share.value, never.leads.value) == (0.0, 0.0)
+    assert np.isnan([never.view.value, never.region.value, never.excess.value]).all()
+    assert not np.isnan([asked.view.value, again.view.value]).any()
