@@ -1,4 +1,4 @@
-"""Audit the mixtures of finished runs; writes results/audit/NAME.jsonl and, for one seed, whole reports.
+"""Audit the mixtures of finished runs; writes results/audit/NAME.jsonl, and CIFAR-10H reports of one seed.
 
     python results/audit/run.py cifar10h RUN [--seeds 42-46]        # every model on its labelled test split
     python results/audit/run.py hard RUN [--seeds 42]           # validation labelled, the hard test rows not
@@ -97,8 +97,8 @@ def main() -> None:
                 facts = {"method": model.method, "seed": model.seed, "kind": kind}
                 rows.append(({"target": target} if target else {}) | facts | row(report))
                 print(json.dumps(rows[-1]), flush=True)
-                if (model.seed, kind) == (KEPT_SEED, "raw") and target != "hard":
-                    page = report.save(HERE / asked.name / "-".join(filter(None, [target, model.method])))
+                if (model.seed, kind) == (KEPT_SEED, "raw") and not target:
+                    page = report.save(HERE / asked.name / model.method)
                     shutil.rmtree(page.parent / "figures")  # they are in the page
                     (page.parent / "reweightings.safetensors").unlink(missing_ok=True)
     (HERE / f"{asked.name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
