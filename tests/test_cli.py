@@ -122,7 +122,13 @@ def test_from_source_and_stopped_by_the_user(tmp_path):
         "--set",
         "epochs=5000",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run with `&`
+    )
     assert process.stdout.readline().startswith("seed 42 single epoch 1/5000 loss ")
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]
