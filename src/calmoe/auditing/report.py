@@ -111,7 +111,7 @@ class AuditReport:
         from calmoe.auditing.page import page
         from calmoe.report.drawing import save
 
-        folder, origin = Path(folder), dict(origin or {})
+        folder, origin, drawings = Path(folder), dict(origin or {}), self.figures()
         (folder / "figures").mkdir(parents=True, exist_ok=True)
         for name in FILES:
             for path in folder.glob(name):
@@ -123,7 +123,7 @@ class AuditReport:
             tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
             write_whole(folder / "reweightings.safetensors", safetensors.numpy.save(tensors))
         pictures = {}
-        for name, drawn in self.figures().items():
+        for name, drawn in drawings.items():
             (path,) = save(drawn, folder / "figures" / name, formats=("png",))
             pictures[name] = (path.read_bytes(), drawn.alt)
         write_whole(folder / "report.html", page(self, pictures, origin).html().encode())

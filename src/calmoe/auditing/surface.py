@@ -58,10 +58,11 @@ def surface(
         if FEWEST <= mask.sum() < len(configurations)
     ]
     found.sort(key=lambda group: -group.ece.value)
-    return Surface(diagram=_diagram(configurations, bins, level), groups=tuple(found[:MOST]))
+    return Surface(diagram=diagram(configurations, bins=bins, level=level), groups=tuple(found[:MOST]))
 
 
-def _diagram(seen: Configurations, bins: int, level: float) -> Diagram:
+def diagram(seen: Configurations, *, bins: int = 15, level: float = 0.95) -> Diagram:
+    """By the rows' own labels, with Wilson's intervals."""
     assert seen.outcome is not None
     index = seen.bins(bins)
     rows = np.bincount(index, minlength=bins)
@@ -93,13 +94,13 @@ def figure(found: Surface) -> Drawn:
     """The reliability diagram, with the share of rows below it."""
     drawn = new_figure(COLUMN * 1.3, 3.3)
     above, below = drawn.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-    diagram, used = found.diagram, found.diagram.count > 0
-    x, y = diagram.confidence[used], diagram.right[used]
-    error = np.stack([y - diagram.right_low[used], diagram.right_high[used] - y])
+    shown, used = found.diagram, found.diagram.count > 0
+    x, y = shown.confidence[used], shown.right[used]
+    error = np.stack([y - shown.right_low[used], shown.right_high[used] - y])
     above.plot([0, 1], [0, 1], color=GREY, linewidth=0.6, linestyle=":")
     above.errorbar(x, y, error, color="#0072b2", marker="s", linewidth=0.8)
     above.set(ylabel="how often right", xlim=(max(float(x.min()) - 0.05, 0), 1.01), ylim=(0, 1.01))
-    below.bar(x, diagram.count[used] / diagram.count.sum(), width=0.6 / len(diagram.count), color="#0072b2")
+    below.bar(x, shown.count[used] / shown.count.sum(), width=0.6 / len(shown.count), color="#0072b2")
     below.set(xlabel="confidence", ylabel="rows")
     told = ", ".join(f"{c:.2f} → {r:.2f}" for c, r in zip(x, y, strict=True))
     return Drawn(drawn, f"Reliability diagram: mean confidence and how often right, bin by bin: {told}.")

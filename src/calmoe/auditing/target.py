@@ -27,6 +27,7 @@ from calmoe.auditing.estimates import (
 from calmoe.auditing.losses import losses_of
 from calmoe.auditing.plausibility import FEWEST as FEWEST_LABELLED
 from calmoe.auditing.plausibility import Plausibility, plausibility
+from calmoe.auditing.surface import diagram
 from calmoe.auditing.warming import Tempered, tempered
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of
@@ -277,16 +278,19 @@ def _score(
 def _found(predictions: Predictions, seen: Configurations, of: Of, bins: int, level: float) -> Scores:
     """By the population's own labels: no shift, all rows alike, nothing learned."""
     assert seen.outcome is not None
-    nothing = Learned(source=np.zeros(len(seen)), by_fold=np.zeros((1, len(seen))))
     scores: dict[str, Any] = {}
     for name in ("nll", "brier"):
         losses, *_ = losses_of(name, predictions, of)
         assert losses is not None
         scores[name] = mean(losses, level) if np.isfinite(losses).all() else NONE
-    diagram = _binned(seen, seen, nothing, np.ones(len(seen)), bins, level)
-    ece = binned_gap(seen.residual, seen.bins(bins), bins, level=level, noise=seen.noise)  # as everywhere
+    shown = diagram(seen, bins=bins, level=level)
     return Scores(
         accuracy=proportion(float(seen.outcome.mean()), len(seen), level),
-        **diagram | {"ece": ece},
+        ece=binned_gap(seen.residual, seen.bins(bins), bins, level=level, noise=seen.noise),
         **scores,
+        share=shown.count / len(seen),
+        confidence=shown.confidence,
+        right=shown.right,
+        right_low=shown.right_low,
+        right_high=shown.right_high,
     )

@@ -1,6 +1,7 @@
 """A run's page: what it found in words, its tables and figures, and how to run it again."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -233,7 +234,7 @@ def command(record: Record) -> str:
         changed = {key for key, value in spec[section].items() if value != preset[section].get(key)}
         changed |= {"warmup"} if "epochs" in changed else set()  # which would follow the epochs
         for key in sorted(changed):
-            words += ["--set", f"{key}={json.dumps(spec[section][key])}"]
+            words += ["--set", _portable(f"{key}={json.dumps(spec[section][key])}")]
     return shlex.join(words)
 
 
@@ -247,8 +248,13 @@ def data_option(dataset: str) -> list[str]:
 
 
 def _typed(session: Mapping[str, Any]) -> str:
-    """The session's command; older ones have the path of the program in its place."""
-    return shlex.join(["calmoe", *session["command"][1:]])
+    """The session's command, without the folders of one machine or of the program."""
+    return shlex.join(["calmoe", *map(_portable, session["command"][1:])])
+
+
+def _portable(text: str) -> str:
+    """A path without the folders that one machine has; what is no path as it is."""
+    return re.sub(r'(^|=|")/.*/', r"\1", text)
 
 
 def _version(session: Mapping[str, Any]) -> str:
@@ -283,4 +289,4 @@ def _listing(caption: str, titles: Sequence[str], lines: Iterable[Sequence[str]]
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return "" if value is None else str(value)
+    return "" if value is None else _portable(str(value))
