@@ -1,0 +1,141 @@
+"""What happens when training switches from ERM to the tilted mean, and which change prevents it.
+
+    python results/pacs/switch.py --data PACS --weights resnet50-v1-imagenet.safetensors --target sketch \
+        --seeds 42,43 --out switch.jsonl
+
+Every seed's warm-up is continued with Robust MoE four times: as it is; with AdamW's moments forgotten at the
+switch; with a tenth of the learning rate; with η = 0.5. A line of the file has the metrics of a model after
+its last epoch, its training losses by epoch and, for each step of the first three epochs after the switch,
+the gradient's norm and the step's size (root mean square, in units of the learning rate). Lines that are
+there are not computed again.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from calmoe.data import load_dataset
+from calmoe.experiments.engine import pick_device
+from calmoe.experiments.environment import describe
+from calmoe.experiments.evaluation import evaluate
+from calmoe.experiments.methods import METHODS
+from calmoe.experiments.spec import load_preset
+from calmoe.training import Trainer
+from calmoe.training.checkpoints import TrainingState
+from calmoe.training.resident import Resident
+from calmoe.training.settings import Stage
+
+ARMS = ("as it is", "moments forgotten", "learning rate / 10", "eta 0.5")
+WATCHED = 3  # epochs after the switch
+
+
+class WatchedTrainer(Trainer):
+    """Notes the gradient's norm and the size of AdamW's step, for as many steps as `watched` says."""
+
+    watched = 0
+    notes: list[torch.Tensor]
+
+    def _steps(self, stage: Stage, resident: Resident) -> list[Callable[[], None]]:
+        return [partial(self._noted, step, resident) for step in super()._steps(stage, resident)]
+
+    def _noted(self, step: Callable[[], None], resident: Resident) -> None:
+        states = [resident.optimizer.state[parameter] for parameter in resident.parameters]
+        before = [state["exp_avg"].clone() for state in states] if len(self.notes) < self.watched else []
+        step()
+        if before:
+            self.notes.append(self._note(resident, states, before))
+
+    @torch.no_grad()
+    def _note(self, resident: Resident, states: list[Any], before: list[torch.Tensor]) -> torch.Tensor:
+        """What the moments say about the step just taken."""
+        group = resident.optimizer.param_groups[0]
+        (beta1, beta2), eps = group["betas"], group["eps"]
+        gradient = update = torch.zeros((), device=self.device)
+        for state, old in zip(states, before, strict=True):
+            mean, square, t = state["exp_avg"], state["exp_avg_sq"], state["step"]
+            gradient = gradient + ((mean - beta1 * old) / (1 - beta1)).square().sum()
+            scale = (square / (1 - beta2**t)).sqrt() + eps
+            update = update + (mean / (1 - beta1**t) / scale).square().sum()
+        count = sum(parameter.numel() for parameter in resident.parameters)
+        return torch.stack([gradient.sqrt(), (update / count).sqrt()])
+
+
+def without_moments(state: TrainingState) -> TrainingState:
+    """The same weights, and an optimiser that has seen nothing."""
+    moments = ("exp_avg.", "exp_avg_sq.", "step.")
+    tensors = {
+        name: torch.zeros_like(value) if name.startswith(moments) else value
+        for name, value in state.tensors.items()
+    }
+    return replace(state, tensors=tensors)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("data", "weights", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--seeds", default="42")
+    parser.add_argument("--arms", default=",".join(ARMS))
+    given = parser.parse_args()
+    preset = load_preset("pacs")
+    model = replace(preset.model, backbone="resnet50", variant="v1", weights=str(given.weights))
+    device = pick_device("auto")
+    dataset = load_dataset("pacs", given.data, "corrected", given.target, model.weights)
+    trainer = WatchedTrainer(dataset, model, preset.training, device)
+    known = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    done = {(row["target"], row["seed"], row["arm"]) for row in known}
+    for seed in map(int, given.seeds.split(",")):
+        arms = [arm for arm in given.arms.split(",") if (given.target, seed, arm) not in done]
+        if not arms:
+            continue
+        trainer.settings, trainer.notes, trainer.watched = preset.training, [], 0
+        warmup = trainer.train(
+            METHODS["vanilla"].stage(0, preset.training.warmup), seed, trainer.initial_state("mixture", seed)
+        )
+        for arm in arms:
+            row = one_arm(trainer, arm, seed, warmup)
+            facts = {"target": given.target, "seed": seed, "arm": arm, "environment": describe(device)}
+            with given.out.open("a") as file:
+                file.write(json.dumps(facts | row) + "\n")
+            print(
+                given.target,
+                seed,
+                arm,
+                {key: row[key] for key in ("accuracy", "ece", "ece_ts", "worst_loss")},
+            )
+
+
+def one_arm(trainer: WatchedTrainer, arm: str, seed: int, warmup: TrainingState) -> dict[str, Any]:
+    """Robust MoE from the warm-up on, changed as the arm says."""
+    settings = load_preset("pacs").training
+    stage = METHODS["robust"].stage(settings.warmup, settings.epochs)
+    slower = settings.learning_rate / (10 if arm == "learning rate / 10" else 1)
+    trainer.settings = replace(settings, learning_rate=slower)
+    trainer.notes, trainer.watched = [], WATCHED * -(-len(trainer.batches) // settings.batch)
+    start = without_moments(warmup) if arm == "moments forgotten" else warmup
+    state = trainer.train(stage, seed, start, eta=0.5 if arm == "eta 0.5" else settings.eta)
+    predictions = trainer.predict(state, "mixture")
+    found = evaluate("robust", seed, "corrected", predictions, None)
+    validation = predictions["validation"]
+    found["source_accuracy"] = float(
+        validation.output.probs.argmax(1).eq(validation.known_labels).double().mean()
+    )
+    losses = [entry["loss"] for entry in state.history]
+    gradient, size = torch.stack(trainer.notes).cpu().T.tolist()
+    return found | {
+        "worst_loss": max(losses[settings.warmup :]),
+        "losses": losses,
+        "gradient_norm": gradient,
+        "step_size": size,
+    }
+
+
+if __name__ == "__main__":
+    main()
