@@ -5,11 +5,10 @@ saved as JSON.
 """
 
 import json
-import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,10 +20,15 @@ from calmoe.files import write_json
 from calmoe.metrics import ece
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
-
-
-class CalibrationWarning(UserWarning):
-    """The fitted temperature is not an interior optimum."""
+from calmoe.tempering import (
+    EXPLAINED,
+    CalibrationWarning,
+    check_scores,
+    prepare,
+    solve_as_published,
+    solve_exactly,
+    temper,
+)
 
 
 class Temperature:
@@ -58,14 +62,14 @@ class Temperature:
 
     def fit(self, log_probs: Array, labels: Array, weights: Array | None = None) -> Self:
         """log_probs [N, C]: log-probabilities, or logits; labels [N]; weights [N] ≥ 0."""
-        problem = _prepare(log_probs, labels, weights)
+        problem = prepare(log_probs, labels, weights)
         if self.solver == "exact":
-            self.temperature_, self.status_ = _solve_exactly(*problem, largest=self.LARGEST)
+            self.temperature_, self.status_ = solve_exactly(*problem, largest=self.LARGEST)
         else:
-            self.temperature_, self.status_ = _solve_as_published(*problem)
-        if self.status_ in _EXPLAINED:
+            self.temperature_, self.status_ = solve_as_published(*problem)
+        if self.status_ in EXPLAINED:
             warnings.warn(
-                f"temperature {self.temperature_:.6g}: {_EXPLAINED[self.status_]}",
+                f"temperature {self.temperature_:.6g}: {EXPLAINED[self.status_]}",
                 CalibrationWarning,
                 stacklevel=2,
             )
@@ -74,8 +78,8 @@ class Temperature:
     def transform(self, log_probs: Array) -> Tensor:
         """log softmax(log_probs / T), in at least float32."""
         scores = as_tensor(log_probs)
-        _check_scores(scores)
-        return _temper(scores, self._fitted())
+        check_scores(scores)
+        return temper(scores, self._fitted())
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""
@@ -184,7 +188,7 @@ class PerExpertTemperature:
         if len(temperatures) != output.log_routing.shape[1]:
             raise InputError(f"fitted on {len(temperatures)} experts, given {output.log_routing.shape[1]}")
         scale = output.expert_log_probs.new_tensor(temperatures).unsqueeze(1)
-        return combine(output.log_routing, _temper(output.expert_log_probs, scale))
+        return combine(output.log_routing, temper(output.expert_log_probs, scale))
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""
@@ -255,139 +259,13 @@ def frontier(
     if not mask.any():
         raise InputError(f"the subset {subset if isinstance(subset, str) else ''} is empty: no curve to draw")
     log_probs, labels = predictions_test.output.log_probs, predictions_test.known_labels
-    tempered = [_temper(log_probs, float(temperature)).exp() for temperature in sweep]
+    tempered = [temper(log_probs, float(temperature)).exp() for temperature in sweep]
     return Frontier(
         temperatures=sweep,
         ece=np.array([ece(probs, labels) for probs in tempered]),
         subset_ece=np.array([ece(probs[mask], labels[mask]) for probs in tempered]),
         chosen=int(np.searchsorted(sweep, fitted.temperature_)),
     )
-
-
-def _temper(log_probs: Tensor, temperature: float | Tensor) -> Tensor:
-    """log softmax(log_probs / T) over the last axis."""
-    wide = log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
-    # A shift per row changes nothing and keeps the largest entry exact however small T is.
-    return torch.log_softmax((wide - wide.amax(dim=-1, keepdim=True)) / temperature, dim=-1)
-
-
-def _check_scores(scores: Tensor) -> None:
-    """Log-probabilities or logits [N, C]; not probabilities."""
-    if scores.ndim != 2 or not scores.is_floating_point() or len(scores) == 0:
-        raise InputError(
-            f"log_probs must be floating-point [N, C], not {list(scores.shape)} of {scores.dtype}"
-        )
-    top = scores.amax(dim=1)
-    if scores.isnan().any() or top.isinf().any():
-        raise InputError("log_probs must not contain NaN or +inf, nor a row of −inf only")
-    if scores.shape[1] > 1 and (scores >= 0).all() and ((scores.sum(dim=1) - 1).abs() < 1e-3).all():
-        raise InputError("these look like probabilities: pass their logarithms, probs.log()")
-
-
-class _Problem(NamedTuple):
-    scores: Tensor  # [N, C] float64, the largest of each row 0
-    of_label: Tensor  # [N] the label's score
-    weights: Tensor  # [N] summing to one
-
-
-def _prepare(log_probs: Array, labels: Array, weights: Array | None) -> _Problem:
-    scores = as_tensor(log_probs)
-    _check_scores(scores)
-    scores = scores.double()
-    labels = as_tensor(labels, scores.device)
-    if labels.shape != scores.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise InputError(f"labels must be {len(scores)} integers, not {list(labels.shape)} of {labels.dtype}")
-    if labels.min() < 0 or labels.max() >= scores.shape[1]:
-        raise InputError(f"labels must lie between 0 and {scores.shape[1] - 1}")
-    weights = torch.ones_like(scores[:, 0]) if weights is None else as_tensor(weights, scores.device).double()
-    if weights.shape != labels.shape or not (weights >= 0).all() or not 0 < float(weights.sum()) < math.inf:
-        raise InputError(f"weights must be {len(scores)} numbers ≥ 0, not all zero")
-    scores = scores - scores.amax(dim=1, keepdim=True)
-    of_label = scores.gather(1, labels.long().unsqueeze(1)).squeeze(1)
-    possible = (of_label > -torch.inf) & (weights > 0)
-    impossible = int(((of_label == -torch.inf) & (weights > 0)).sum())
-    if impossible:
-        warnings.warn(
-            f"{impossible} rows give their label probability zero; no temperature helps them: left out",
-            CalibrationWarning,
-            stacklevel=3,
-        )
-        if not possible.any():
-            raise InputError("every row gives its label probability zero: there is nothing to fit")
-    scores, of_label, weights = scores[possible], of_label[possible], weights[possible]
-    return _Problem(scores, of_label, weights / weights.sum())
-
-
-_EXPLAINED = {
-    "separable": "every label already has the highest probability, so no temperature is best; left at 1",
-    "uninformative": "the probabilities do worse than uniform ones, the best temperature is infinite",
-    "at bound": "the best temperature lies beyond the range that is searched",
-    "negative": "the published solver ran away to a temperature that is not positive; use solver='exact'",
-}
-
-
-def _solve_exactly(scores: Tensor, of_label: Tensor, weights: Tensor, largest: float) -> tuple[float, str]:
-    """The root of d NLL/dβ = Σ w_i (E_β[z_i] − z_{i,y}), which rises in β = 1/T, by Newton on log β."""
-    support = scores > -torch.inf
-    finite = scores.masked_fill(~support, 0.0)
-    if float(weights @ of_label) == 0.0:
-        return 1.0, "separable"
-    uniform = finite.sum(dim=1) / support.sum(dim=1)
-    if float(weights @ (uniform - of_label)) >= 0:
-        return largest, "uninformative"
-
-    def slope_and_curvature(log_beta: float) -> tuple[float, float]:
-        beta = math.exp(log_beta)
-        probs = torch.softmax(beta * scores, dim=1)
-        expected = (probs * finite).sum(dim=1)
-        slope = float(weights @ (expected - of_label))
-        variance = (probs * (finite - expected.unsqueeze(1)).square()).sum(dim=1)
-        return slope, beta * float(weights @ variance)
-
-    low, high = 0.0, 0.0
-    while slope_and_curvature(low)[0] > 0:
-        low -= 1.0
-        if low < -math.log(largest):
-            return largest, "at bound"
-    while slope_and_curvature(high)[0] < 0:
-        high += 1.0
-        if high > math.log(largest):
-            return 1.0 / largest, "at bound"
-    point = (low + high) / 2
-    for _ in range(100):
-        slope, curvature = slope_and_curvature(point)
-        if slope < 0:
-            low = point
-        else:
-            high = point
-        proposed = point - slope / curvature if curvature > 0 else math.inf
-        previous, point = point, proposed if low <= proposed <= high else (low + high) / 2
-        if abs(point - previous) < 1e-13:
-            break
-    return math.exp(-point), "optimum"
-
-
-@torch.inference_mode(False)
-@torch.enable_grad()
-def _solve_as_published(scores: Tensor, of_label: Tensor, weights: Tensor) -> tuple[float, str]:
-    """What the authors' code does, in float32 as there."""
-    impossible = (scores == -torch.inf).clone()
-    finite, of_label, weights = (
-        part.float().clone() for part in (scores.masked_fill(impossible, 0.0), of_label, weights)
-    )
-    temperature = torch.ones((), device=scores.device, requires_grad=True)
-    optimizer = torch.optim.LBFGS([temperature], lr=0.01, max_iter=50)
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        scaled = (finite / temperature).masked_fill(impossible, -torch.inf)
-        value = (weights * (torch.logsumexp(scaled, dim=1) - of_label / temperature)).sum()
-        value.backward()
-        return value
-
-    optimizer.step(loss)
-    fitted = float(temperature.detach())
-    return fitted, "published" if fitted > 0 else "negative"
 
 
 def _number(path: str | Path, value: Any) -> float:
