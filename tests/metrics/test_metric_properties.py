@@ -26,6 +26,7 @@ from calmoe.metrics import (
     smooth_ece,
 )
 from calmoe.metrics.checks import check
+from calmoe.metrics.groups import CATEGORIES, column_groups, group_masks
 
 TAKES_PROBS = {
     "accuracy": accuracy,
@@ -247,6 +248,24 @@ def test_by_group_of_masks_knows_empty_and_weightless_groups(sample):
         by_group(ece, probs, labels, {"ids": np.arange(200)})
     with pytest.raises(InputError, match='"max" or "min"'):
         by_group(ece, probs, labels, masks, worst="least")
+
+
+def test_columns_of_too_many_values_or_of_measurements_name_no_groups():
+    rows = np.arange(4 * CATEGORIES)
+    few, many = rows % CATEGORIES, rows % (CATEGORIES + 1)
+    columns = {"few": few, "many": many, "few words": few.astype(str), "many words": many.astype(str)}
+    columns |= {"odd": rows % 2 == 1, "share": few / CATEGORIES}
+    assert list(column_groups(columns)) == ["few", "few words", "odd"]
+    every_word = column_groups(columns, most_words=np.inf)
+    assert list(every_word) == ["few", "few words", "many words", "odd"]
+    for column, masks in every_word.items():
+        for name, mask in masks.items():
+            same = columns[column] if column == "odd" else columns[column].astype(str) == name
+            assert (mask == same).all()
+    assert {name: mask.sum() for name, mask in group_masks(columns).items()} == {
+        **{f"{column} {i}": 4 for column in ("few", "few words") for i in range(CATEGORIES)},
+        "odd": len(rows) // 2,
+    }
 
 
 def test_paired_difference():

@@ -61,13 +61,50 @@ def by_group(
     return Groups(everywhere, values, counts, name, present[name] if name is not None else float("nan"))
 
 
+CATEGORIES = 30  # a column with more whole numbers (or words, unless asked for) than this names no groups
+
+
+def column_groups(
+    columns: Mapping[str, np.ndarray], most_words: float = CATEGORIES
+) -> dict[str, dict[str, np.ndarray]]:
+    """By column, the masks of its groups by name; a column of measurements has none and is left out.
+
+    A boolean column is one group, of its own name; in a column of few whole numbers, or of at most
+    `most_words` words, every value is one.
+
+    >>> found = column_groups({"hard": np.array([True, False]), "year": np.array([7, 8])})
+    >>> {column: list(masks) for column, masks in found.items()}
+    {'hard': ['hard'], 'year': ['7', '8']}
+    """
+    found: dict[str, dict[str, np.ndarray]] = {}
+    most = {"U": most_words, "S": most_words, "i": CATEGORIES, "u": CATEGORIES}
+    for column, values in columns.items():
+        kind = values.dtype.kind
+        if kind == "b":
+            found[column] = {column: values}
+        elif kind in most and len(np.unique(values)) <= most[kind]:
+            found[column] = _by_value(values)
+    return found
+
+
+def group_masks(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All of `column_groups` in one: a boolean column's mask by its name, the others by column and value.
+
+    >>> list(group_masks({"hard": np.array([True, False]), "year": np.array([7, 8])}))
+    ['hard', 'year 7', 'year 8']
+    """
+    return {
+        name if columns[column].dtype == bool else f"{column} {name}": mask
+        for column, masks in column_groups(columns).items()
+        for name, mask in masks.items()
+    }
+
+
 def _masks(groups: Mapping[Any, Array] | Array, rows: int) -> dict[str, np.ndarray]:
     if isinstance(groups, Mapping):
         masks = {str(name): np.asarray(as_tensor(mask).cpu()) for name, mask in groups.items()}
     else:
-        ids = groups.cpu().numpy() if hasattr(groups, "cpu") else np.asarray(groups)
-        names, index = np.unique(ids, return_inverse=True)
-        masks = {str(name): index == i for i, name in enumerate(names)}
+        masks = _by_value(groups.cpu().numpy() if hasattr(groups, "cpu") else np.asarray(groups))
     for name, mask in masks.items():
         if mask.dtype != bool or mask.shape != (rows,):
             raise InputError(
@@ -77,19 +114,6 @@ def _masks(groups: Mapping[Any, Array] | Array, rows: int) -> dict[str, np.ndarr
     return masks
 
 
-CATEGORIES = 30  # a column of whole numbers or words with more distinct values than this names no groups
-
-
-def group_masks(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Masks by name: each boolean column, and every value of a column of words or of few whole numbers.
-
-    >>> list(group_masks({"hard": np.array([True, False]), "year": np.array([7, 8])}))
-    ['hard', 'year 7', 'year 8']
-    """
-    masks: dict[str, np.ndarray] = {}
-    for column, values in columns.items():
-        if values.dtype == bool:
-            masks[column] = values
-        elif values.dtype.kind in "USiu" and len(names := np.unique(values)) <= CATEGORIES:
-            masks |= {f"{column} {name}": values == name for name in names}
-    return masks
+def _by_value(values: np.ndarray) -> dict[str, np.ndarray]:
+    names, index = np.unique(values, return_inverse=True)
+    return {str(name): index == i for i, name in enumerate(names)}

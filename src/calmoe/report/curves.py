@@ -21,7 +21,7 @@ from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Tempera
 from calmoe.errors import InputError
 from calmoe.files import write_whole
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
-from calmoe.metrics.groups import CATEGORIES
+from calmoe.metrics.groups import column_groups
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
@@ -174,18 +174,15 @@ def _confidence(probs: Tensor, labels: Tensor | None = None, weights: Tensor | N
 def _groups(probs: Tensor, test: Predictions) -> dict[str, Any]:
     """[column][group]: count, accuracy, mean confidence and ECE; columns of measurements are no groups."""
     groups: dict[str, Any] = {}
-    for column, values in test.groups.items():
-        whole = values.dtype.kind in "iu" and len(np.unique(values)) <= CATEGORIES
-        if values.dtype == bool or values.dtype.kind in "US" or whole:
-            of = {column: values} if values.dtype == bool else values
-            found = {
-                name: by_group(metric, probs, test.known_labels, of)
-                for name, metric in (("accuracy", accuracy), ("confidence", _confidence), ("ece", ece))
-            }
-            groups[column] = {
-                group: {"count": count, **{name: result.values[group] for name, result in found.items()}}
-                for group, count in found["ece"].counts.items()
-            }
+    for column, masks in column_groups(test.groups, most_words=math.inf).items():
+        found = {
+            name: by_group(metric, probs, test.known_labels, masks)
+            for name, metric in (("accuracy", accuracy), ("confidence", _confidence), ("ece", ece))
+        }
+        groups[column] = {
+            group: {"count": count, **{name: result.values[group] for name, result in found.items()}}
+            for group, count in found["ece"].counts.items()
+        }
     return groups
 
 
