@@ -10,7 +10,7 @@ from typing import Any
 import calmoe
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
-from calmoe.experiments.records import Record, sweep_of
+from calmoe.experiments.records import Record, dotted, sweep_of
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import load_preset, run_name, run_title
 from calmoe.experiments.sweep import parse_values
@@ -193,7 +193,7 @@ def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[
         "Code": _told(_version(s) for s in sessions),
         "Dates": _told(str(s["date"])[:10] for s in sessions),
         "To reproduce": Code(commands),
-        "Settings": _listing("All settings of the run", ("Setting", "Value"), _flat(record)),
+        "Settings": _listing("All settings of the run", ("Setting", "Value"), _settings(record)),
     }
     if sessions:
         names = ("date", "device", "cores", "python", "torch", "calmoe", "commit", "command")
@@ -269,12 +269,9 @@ def _told(values: Iterable[object]) -> str:
     return ", ".join(dict.fromkeys(map(str, values))) or "not recorded"
 
 
-def _flat(record: Record) -> list[list[str]]:
-    spec = record["spec"]
-    plain = {name: value for name, value in spec.items() if not isinstance(value, dict)}
-    nested = {f"{part}.{k}": v for part in ("model", "training") for k, v in spec[part].items()}
+def _settings(record: Record) -> list[list[str]]:
     rest = {name: value for name, value in record.items() if name != "spec"}
-    return [[name, _shown(value)] for name, value in (plain | nested | rest).items()]
+    return [[name, _shown(value)] for name, value in {**dotted(record["spec"]), **rest}.items()]
 
 
 def _listing(caption: str, titles: Sequence[str], lines: Iterable[Sequence[str]]) -> Grid:

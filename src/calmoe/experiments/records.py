@@ -1,6 +1,7 @@
 """Which run a folder holds: two commands share a folder only if all but methods, seeds and values agree."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -110,9 +111,17 @@ def flat(record: Record) -> dict[str, Any]:
     model = replace(asked.model, weights="")
     spec = asdict(replace(asked, methods=(), seeds=(), keep_weights=True, model=model))
     swept = record.get("sweep", {}).get("setting")
-    weights = record.get("weights", "")
+    return dotted({**spec, **record, "spec": {}, "sweep": swept, "weights": record.get("weights", "")})
+
+
+def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables within the table by dotted names.
+
+    >>> dotted({"seeds": [42], "model": {"experts": 4}})
+    {'seeds': [42], 'model.experts': 4}
+    """
     found: dict[str, Any] = {}
-    for name, value in {**spec, **record, "spec": {}, "sweep": swept, "weights": weights}.items():
+    for name, value in table.items():
         found |= (
             {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
         )
