@@ -15,7 +15,7 @@ from calmoe.experiments.sources import Rows, Source, Sources
 from calmoe.experiments.spec import backbone_of, run_name
 from calmoe.report import Grid, beyond
 from calmoe.report.curves import Curves
-from calmoe.report.drawing import Drawn
+from calmoe.report.drawing import Drawn, draw_all
 from calmoe.report.page import Page, Picture, Section
 from calmoe.report.published import target_titles
 from calmoe.report.summary import listed, many
@@ -147,18 +147,14 @@ def overview_figures(
 ) -> tuple[dict[str, Drawn], dict[str, str]]:
     """All figures by name, and by name why one is missing. curves: those of each target."""
     rows, titles, protocol = overview.rows, overview.titles, overview.record["spec"]["protocol"]
-    drawn, missing = {}, {}
-    for name, figure in {
-        "targets": partial(targets_dots, rows, protocol, titles),
-        "targets_scatter": partial(targets_scatter, rows, protocol, titles),
-        "targets_reliability": partial(targets_reliability, curves, titles),
-        "targets_reliability_scaled": partial(targets_reliability, curves, titles, "scaled"),
-    }.items():
-        try:
-            drawn[name] = figure()
-        except InputError as error:
-            missing[name] = str(error)
-    return drawn, missing
+    return draw_all(
+        {
+            "targets": partial(targets_dots, rows, protocol, titles),
+            "targets_scatter": partial(targets_scatter, rows, protocol, titles),
+            "targets_reliability": partial(targets_reliability, curves, titles),
+            "targets_reliability_scaled": partial(targets_reliability, curves, titles, "scaled"),
+        }
+    )
 
 
 def overview_page(

@@ -39,7 +39,7 @@ from calmoe.report import (
     summarise,
 )
 from calmoe.report.curves import read_curves, write_curves
-from calmoe.report.drawing import Drawn, save
+from calmoe.report.drawing import Drawn, draw_all, save
 from calmoe.report.examples import domain_examples, examples_figure
 from calmoe.report.figures import draw
 from calmoe.report.page import Picture
@@ -107,12 +107,8 @@ def figures(sources: Sources, to: Path, data: Path | None) -> tuple[dict[str, Dr
         later[f"sweep_{setting}"] = partial(sweep_figure, sweep.rows, spec["protocol"], default)
     if "eta" in sources.sweeps:
         later["eta_gamma"] = partial(eta_gamma_figure, sources.sweeps["eta"].rows, spec["dataset"])
-    for name, figure in later.items():
-        try:
-            drawn[name] = figure()
-        except InputError as error:
-            missing[name] = str(error)
-    return drawn, missing
+    also, not_drawn = draw_all(later)
+    return drawn | also, missing | not_drawn
 
 
 def _kept(found: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What all figures share: one colour and marker a method, sizes, seeds, and files that come out the same."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,6 +141,17 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     return figure
+
+
+def draw_all(figures: Mapping[str, Callable[[], Drawn]]) -> tuple[dict[str, Drawn], dict[str, str]]:
+    """All figures by name, and by name why one is missing."""
+    drawn, missing = {}, {}
+    for name, figure in figures.items():
+        try:
+            drawn[name] = figure()
+        except InputError as error:
+            missing[name] = str(error)
+    return drawn, missing
 
 
 def grid_of(n: int, widest: int = 5) -> tuple[int, int]:

@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from calmoe.errors import InputError
 from calmoe.metrics import Reliability
 from calmoe.report.curves import HISTOGRAM_BINS, Curves
 from calmoe.report.drawing import (
@@ -27,6 +26,7 @@ from calmoe.report.drawing import (
     Drawn,
     Look,
     by_method,
+    draw_all,
     grid_of,
     hang,
     key,
@@ -196,10 +196,4 @@ FIGURES: dict[str, Callable[[Sequence[Curves]], Drawn]] = {
 
 def draw(of_runs: Sequence[Curves]) -> tuple[dict[str, Drawn], dict[str, str]]:
     """All figures by name, and by name why one is missing."""
-    drawn, missing = {}, {}
-    for name, figure in FIGURES.items():
-        try:
-            drawn[name] = figure(of_runs)
-        except InputError as error:
-            missing[name] = str(error)
-    return drawn, missing
+    return draw_all({name: partial(figure, of_runs) for name, figure in FIGURES.items()})
