@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -57,30 +59,38 @@ def reliability(of_runs: Sequence[Curves], view: str = "raw") -> Drawn:
     hard = any("hard" in seeds[0]["rows"] for seeds in runs.values())
     for i, (look, seeds) in enumerate(zip(looks(runs).values(), runs.values(), strict=True)):
         row, column = divmod(i, columns)
-        axes = figure.add_subplot(grid[2 * row, column])
-        strip = figure.add_subplot(grid[2 * row + 1, column], sharex=axes)
+        axes, strip = reliability_axes(figure, grid, row, column)
         errors = reliability_panel(axes, strip, look, seeds, view)
         told_of.append(f"{look.title} {' and '.join(map(told, errors.values()))}")
         numbers = [f"{name} {np.mean(values):.3f}".replace("0.", ".") for name, values in errors.items()]
         axes.set_title("\n".join([look.title, ", ".join(numbers)]))
-        axes.set(xlim=(0, 1.02), ylim=(-0.02, 1.04), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-        axes.tick_params(labelbottom=False, labelleft=column == 0)
-        strip.set(ylim=(0, 1), yticks=[0, 1])
-        strip.tick_params(labelleft=column == 0)
-        strip.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
         if row == rows - 1:
             strip.set_xlabel("confidence")
         elif i + columns >= len(runs):
             hang(strip, "confidence", 0.5, 15)
-        if column == 0:
-            axes.set_ylabel("accuracy")
-            strip.set_ylabel("share")
-    key(figure, [*all_and_hard(hard), Line2D([], [], color=GREY, ls=":", label="perfectly calibrated")])
+    key(figure, reliability_handles(hard))
     return Drawn(
         figure,
         f"Reliability diagrams, {VIEWS[view]}, {len(runs)} methods, {seeds_told(runs)}. Expected calibration "
         f"error on all data{' and on the hard subset' if hard else ''}: {'; '.join(told_of)}.",
     )
+
+
+def reliability_axes(
+    figure: Figure, grid: GridSpec, row: int, column: int, named: str = "accuracy"
+) -> tuple[Axes, Axes]:
+    """An empty panel and the strip below it; the first of a row has its axis `named`."""
+    axes = figure.add_subplot(grid[2 * row, column])
+    strip = figure.add_subplot(grid[2 * row + 1, column], sharex=axes)
+    axes.set(xlim=(0, 1.02), ylim=(-0.02, 1.04), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    axes.tick_params(labelbottom=False, labelleft=column == 0)
+    strip.set(ylim=(0, 1), yticks=[0, 1])
+    strip.tick_params(labelleft=column == 0)
+    strip.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+    if column == 0:
+        axes.set_ylabel(named)
+        strip.set_ylabel("share")
+    return axes, strip
 
 
 def reliability_panel(
@@ -130,11 +140,11 @@ def _pooled(tables: Sequence[dict[str, Any]]) -> Reliability:
     )
 
 
-def all_and_hard(hard: bool) -> list[Any]:
+def reliability_handles(hard: bool) -> list[Line2D]:
     shown = [Line2D([], [], color=GREY, marker="o", label="all data")]
     if hard:
         shown.append(Line2D([], [], color=GREY, marker="o", mfc="white", ls="--", label="hard subset"))
-    return shown
+    return [*shown, Line2D([], [], color=GREY, ls=":", label="perfectly calibrated")]
 
 
 @rc_context(STYLE)

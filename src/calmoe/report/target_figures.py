@@ -26,7 +26,7 @@ from calmoe.report.drawing import (
     new_figure,
     told,
 )
-from calmoe.report.figures import all_and_hard, reliability_panel
+from calmoe.report.figures import reliability_axes, reliability_handles, reliability_panel
 from calmoe.report.tables import METHODS, MISSING, Cell, Rows, Summary, column_title, families, summarise
 from calmoe.report.targets import MEAN, by_target
 
@@ -122,16 +122,7 @@ def targets_reliability(
     told_of = []
     for row, (target, title) in enumerate(titles.items()):
         for column, (method, look) in enumerate(looks(chosen).items()):
-            axes = figure.add_subplot(grid[2 * row, column])
-            strip = figure.add_subplot(grid[2 * row + 1, column], sharex=axes)
-            axes.set(xlim=(0, 1.02), ylim=(-0.02, 1.04), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-            strip.set(ylim=(0, 1), yticks=[0, 1])
-            axes.tick_params(labelbottom=False, labelleft=column == 0)
-            strip.tick_params(labelleft=column == 0)
-            strip.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
-            if column == 0:
-                axes.set_ylabel(f"{title}\naccuracy")
-                strip.set_ylabel("share")
+            axes, strip = reliability_axes(figure, grid, row, column, f"{title}\naccuracy")
             if row == len(titles) - 1:
                 strip.set_xlabel("confidence")
             if method not in runs[target]:
@@ -142,7 +133,7 @@ def targets_reliability(
             axes.set_title(f"{look.title}\n{number}" if row == 0 else number)
             told_of.append(f"{title}, {look.title} {told(errors['ECE'])}")
     shared = any("hard" in c["rows"] for of in of_targets.values() for c in of)
-    key(figure, [*all_and_hard(shared), Line2D([], [], color=GREY, ls=":", label="perfectly calibrated")])
+    key(figure, reliability_handles(shared))
     return Drawn(
         figure,
         f"Reliability diagrams, {VIEWS[view]}, {len(titles)} target domains, {len(chosen)} methods. Expected "
