@@ -1,15 +1,13 @@
 """Runs on several targets of one dataset as one report: its tables, its figures, its page."""
 
-import shlex
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import calmoe
 from calmoe.data import pacs
-from calmoe.errors import InputError
 from calmoe.experiments.methods import in_order
-from calmoe.experiments.pages import HOW, as_typed, command, data_option, run_facts
+from calmoe.experiments.pages import HOW, commands, run_facts
 from calmoe.experiments.records import Record
 from calmoe.experiments.sources import Rows, Source, Sources
 from calmoe.experiments.spec import backbone_of, run_name
@@ -208,17 +206,5 @@ def _reproduce(overview: Overview) -> str:
     """The commands that give all this again."""
     records = [sources.record for sources in overview.targets.values()]
     folders = [f"runs/{run_name(record['spec'])}" for record in records]
-    dataset = records[0]["spec"]["dataset"]
-    try:
-        commands = [command(record) for record in records]
-    except InputError:  # not one of the presets: as it was typed
-        return as_typed(overview.all)
-    report: list[Any] = [
-        "calmoe",
-        "report",
-        *folders,
-        "--to",
-        f"runs/{dataset}-report",
-        *data_option(dataset),
-    ]
-    return "\n".join([*commands, shlex.join(report)])
+    to = f"runs/{records[0]['spec']['dataset']}-report"
+    return commands(records, [*folders, "--to", to], overview.all)

@@ -205,15 +205,20 @@ def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[
 def reproduce(sources: Sources) -> str:
     """The commands that give all this again; what the preset says already is left out."""
     spec = sources.record["spec"]
-    dataset = spec["dataset"]
     records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
     folders = [f"runs/{run_name(spec)}"] if sources.runs else []
     folders += [f"runs/{run_name(spec)}-{setting}" for setting in sources.sweeps]
+    return commands(records, folders, sources.all)
+
+
+def commands(records: Sequence[Record], report: Sequence[str], sources: Iterable[Source]) -> str:
+    """Those behind the records, then `calmoe report` with these words; or what was typed in the sources."""
     try:
-        commands = [command(record) for record in records]
-    except InputError:  # not one of the presets: as it was typed
-        return as_typed(sources.all)
-    return "\n".join([*commands, shlex.join(["calmoe", "report", *folders, *data_option(dataset)])])
+        lines = [command(record) for record in records]
+    except InputError:  # not one of the presets
+        return _as_typed(sources)
+    data = _data_option(records[0]["spec"]["dataset"])
+    return "\n".join([*lines, shlex.join(["calmoe", "report", *report, *data])])
 
 
 def command(record: Record) -> str:
@@ -221,7 +226,7 @@ def command(record: Record) -> str:
     spec, sweep = record["spec"], sweep_of(record)
     preset = json.loads(json.dumps(asdict(load_preset(spec["dataset"]))))
     words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec["dataset"]]
-    words += data_option(spec["dataset"])
+    words += _data_option(spec["dataset"])
     if sweep:
         preset["methods"] = ["robust"]
         if sweep != parse_values(sweep.setting, None, spec["training"]["epochs"]):
@@ -238,12 +243,12 @@ def command(record: Record) -> str:
     return shlex.join(words)
 
 
-def as_typed(sources: Iterable[Source]) -> str:
+def _as_typed(sources: Iterable[Source]) -> str:
     """The last command of each folder."""
     return "\n".join(_typed(source.sessions[-1]) for source in sources if source.sessions) or "not recorded"
 
 
-def data_option(dataset: str) -> list[str]:
+def _data_option(dataset: str) -> list[str]:
     return [] if dataset == "digits" else ["--data", "DIR"]
 
 
