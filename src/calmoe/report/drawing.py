@@ -126,13 +126,19 @@ def told(values: Sequence[float | None] | np.ndarray) -> str:
 
 
 def seeds_told(runs: dict[str, list[Curves]]) -> str:
-    """ "5 seeds", "3 to 5 seeds"."""
-    counts = sorted({len(seeds) for seeds in runs.values()})
-    return (
-        f"{counts[0]} seed{'s' * (counts[0] > 1)}"
-        if len(counts) == 1
-        else f"{counts[0]} to {counts[-1]} seeds"
-    )
+    """How many seeds the methods have."""
+    return range_told(len(seeds) for seeds in runs.values())
+
+
+def range_told(seeds: Iterable[int]) -> str:
+    """How many seeds: one number, or the fewest and the most.
+
+    >>> range_told([5, 5]), range_told([5, 3, 4]), range_told([1])
+    ('5 seeds', '3 to 5 seeds', '1 seed')
+    """
+    counts = sorted(set(seeds))
+    number = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    return f"{number} seed{'s' * (number != '1')}"
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from calmoe.errors import InputError, check_known
-from calmoe.report.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure
+from calmoe.report.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure, range_told
 from calmoe.report.grid import Entry, Grid, Heading, count, label, signed
 from calmoe.report.page import Point
 from calmoe.report.published import published
@@ -328,9 +328,7 @@ def _raw_and_scaled() -> list[Line2D]:
 
 
 def _seeds_told(cells: Sequence[dict[str, Cell]]) -> str:
-    counts = sorted({max(cell.n for cell in of.values()) for of in cells})
-    most = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
-    return f"{most} seed{'s' * (most != '1')}"
+    return range_told(max(cell.n for cell in of.values()) for of in cells)
 
 
 def _told(found: Found, columns: dict[str, str], decimals: int = 3) -> str:

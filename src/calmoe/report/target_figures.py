@@ -24,6 +24,7 @@ from calmoe.report.drawing import (
     key,
     looks,
     new_figure,
+    range_told,
     told,
 )
 from calmoe.report.figures import reliability_axes, reliability_handles, reliability_panel
@@ -169,11 +170,9 @@ def _handles(methods: Sequence[str]) -> list[Line2D]:
 
 
 def _seeds(summaries: Mapping[str, Summary]) -> str:
-    """ "5 seeds", "3 to 5 seeds": of a method on a target."""
-    cells = (of.get("accuracy", MISSING).n for t, s in summaries.items() if t != MEAN for of in s.values())
-    counts = sorted(set(cells))
-    few, most = counts[0], counts[-1]
-    return f"{few} seed{'s' * (few > 1)}" if few == most else f"{few} to {most} seeds"
+    """Of a method on a target."""
+    of_targets = (of for target, of in summaries.items() if target != MEAN)
+    return range_told(cells.get("accuracy", MISSING).n for of in of_targets for cells in of.values())
 
 
 def _titles(columns: Sequence[str]) -> str:
