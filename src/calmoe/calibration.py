@@ -167,8 +167,7 @@ class PerExpertTemperature:
 
         `statuses_` says how each fit ended; "unrouted" is an expert without any routing weight, left at 1.
         """
-        if not isinstance(output, MixtureOutput):
-            raise InputError(f"give the whole MixtureOutput, with routing and experts, not {type(output)}")
+        check_whole(output)
         self.temperatures_, self.statuses_ = [], []
         for expert in range(output.log_routing.shape[1]):
             weights = output.routing[:, expert] if self.weighted else None
@@ -266,6 +265,12 @@ def frontier(
         subset_ece=np.array([ece(probs[mask], labels[mask]) for probs in tempered]),
         chosen=int(np.searchsorted(sweep, fitted.temperature_)),
     )
+
+
+def check_whole(output: MixtureOutput) -> None:
+    """Refuse bare probabilities."""
+    if not isinstance(output, MixtureOutput):
+        raise InputError(f"give the whole MixtureOutput, with routing and experts, not {type(output)}")
 
 
 def _number(path: str | Path, value: Any) -> float:

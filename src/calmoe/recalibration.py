@@ -21,7 +21,7 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor
-from calmoe.calibration import CalibrationWarning, Temperature, read_json
+from calmoe.calibration import CalibrationWarning, Temperature, check_whole, read_json
 from calmoe.errors import InputError
 from calmoe.files import write_json
 from calmoe.mixture import MixtureOutput
@@ -71,7 +71,7 @@ class RoutingRecalibration:
 
     def fit(self, output: MixtureOutput, labels: Array) -> Self:
         """The mixture's output on validation data, and its labels [N]."""
-        _check(output)
+        check_whole(output)
         self.temperature_ = Temperature().fit(output.log_probs, labels)
         self.rounds_, self.gain_, self.gain_error_ = 0, float("nan"), float("nan")
         labels = as_tensor(labels, output.log_probs.device).long()
@@ -97,7 +97,7 @@ class RoutingRecalibration:
     def transform(self, output: MixtureOutput) -> MixtureOutput:
         """The mixture's repaired log-probabilities, beside routing and experts as they were."""
         coefficients = self._fitted()
-        _check(output)
+        check_whole(output)
         if coefficients.shape[1] != output.log_routing.shape[1]:
             raise InputError(
                 f"fitted on {coefficients.shape[1]} experts, given {output.log_routing.shape[1]}"
@@ -263,8 +263,3 @@ _MESSAGES = {
     "one outcome": "the predicted class is always right or always wrong, so that any step towards certainty "
     "would win: the temperature alone is kept",
 }
-
-
-def _check(output: MixtureOutput) -> None:
-    if not isinstance(output, MixtureOutput):
-        raise InputError(f"give the whole MixtureOutput, with routing and experts, not {type(output)}")
