@@ -97,6 +97,12 @@ def test_the_fraction_is_a_count_of_at_least_one_image(n, fraction):
     assert int(changed.sum()) == max(1, int(fraction * n))
 
 
+def test_filtered_images_keep_their_layout() -> None:
+    """A compiled backbone would be compiled again for another."""
+    images = torch.rand(4, 16, 16, 3, generator=generator(0)).permute(0, 3, 1, 2)
+    assert frequency_filter(images, fraction=0.5).stride() == images.stride()
+
+
 def test_autocast_changes_nothing():
     images = smooth_images(4, 3, 16, 16)
     main, calibration = [torch.randn(40)], [torch.randn(40)]

@@ -72,7 +72,7 @@ def frequency_filter(
     tables = _quantisers(tuple(qualities), variant, device)[drawn]
     with torch.autocast(device.type, enabled=False):
         filtered = _quantise_blocks(images[chosen].float(), tables, 128.0 if variant == "jpeg" else 0.0)
-    return images.index_copy(0, chosen, filtered.to(images.dtype))
+    return images.clone().index_copy_(0, chosen, filtered.to(images.dtype))  # in the layout of `images`
 
 
 def soft_ece(output: MixtureOutput, labels: Tensor, bins: int = 15, temperature: float = 0.01) -> Tensor:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from calmoe.data.agreement import agreement_columns
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
@@ -25,6 +24,8 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
     `corrected` validates on a stratified fifth of the training pool: a tenth would be 90 images with about
     3 errors, too few to fit a temperature. `published` validates on the pool's last tenth, in stored order.
     """
+    from sklearn.datasets import load_digits  # a second, which no other dataset needs
+
     augmented = check_protocol(protocol) == "published"
     pixels, labels = load_digits(return_X_y=True)
     pixels, labels = pixels.astype(np.int64), labels.astype(np.int64)  # pixels are whole numbers 0..16

@@ -75,7 +75,6 @@ class Trainer:
         self.residents: dict[str, Resident] = {}
         self.steps: dict[tuple[str, str, str, bool, int], Callable[[], None]] = {}
         if self.captures:
-            torch.backends.cudnn.benchmark = True
             self.pool = torch.cuda.graph_pool_handle()
 
     def initial_state(self, head: str, seed: int) -> TrainingState:
