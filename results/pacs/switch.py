@@ -4,10 +4,10 @@
         --seeds 42,43 --out switch.jsonl
 
 Every seed's warm-up is continued with Robust MoE four times: as it is; with AdamW's moments forgotten at the
-switch; with a tenth of the learning rate; with η = 0.5. A line of the file has the metrics of a model after
-its last epoch, its training losses by epoch and, for each step of the first three epochs after the switch,
-the gradient's norm and the step's size (root mean square, in units of the learning rate). Lines that are
-there are not computed again.
+switch; with a tenth of the learning rate; with η = 0.5; and once with ERM. A line of the file has the metrics
+of a model after its last epoch, its training losses by epoch and, for each step of the first three epochs
+after the switch, the gradient's norm and the step's size (root mean square, in units of the learning rate).
+Lines that are there are not computed again; without --data the file is shown as a table.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from calmoe.training.checkpoints import TrainingState
 from calmoe.training.resident import Resident
 from calmoe.training.settings import Stage
 
-ARMS = ("as it is", "moments forgotten", "learning rate / 10", "eta 0.5")
+ARMS = ("as it is", "moments forgotten", "learning rate / 10", "eta 0.5", "ERM")
 WATCHED = 3  # epochs after the switch
 
 
@@ -78,12 +78,16 @@ def without_moments(state: TrainingState) -> TrainingState:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("data", "weights", "out"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--target", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    for name in ("data", "weights"):
+        parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--target", default="sketch")
     parser.add_argument("--seeds", default="42")
     parser.add_argument("--arms", default=",".join(ARMS))
     given = parser.parse_args()
+    if given.data is None:
+        show(given.out)
+        return
     preset = load_preset("pacs")
     model = replace(preset.model, backbone="resnet50", variant="v1", weights=str(given.weights))
     device = pick_device("auto")
@@ -108,21 +112,22 @@ def main() -> None:
                 given.target,
                 seed,
                 arm,
-                {key: row[key] for key in ("accuracy", "ece", "ece_ts", "worst_loss")},
+                f"accuracy {row['accuracy']:.3f}, highest loss {row['worst_loss']:.3f}",
             )
 
 
 def one_arm(trainer: WatchedTrainer, arm: str, seed: int, warmup: TrainingState) -> dict[str, Any]:
     """Robust MoE from the warm-up on, changed as the arm says."""
     settings = load_preset("pacs").training
-    stage = METHODS["robust"].stage(settings.warmup, settings.epochs)
+    method = METHODS["vanilla" if arm == "ERM" else "robust"]
+    stage = method.stage(settings.warmup, settings.epochs)
     slower = settings.learning_rate / (10 if arm == "learning rate / 10" else 1)
     trainer.settings = replace(settings, learning_rate=slower)
     trainer.notes, trainer.watched = [], WATCHED * -(-len(trainer.batches) // settings.batch)
     start = without_moments(warmup) if arm == "moments forgotten" else warmup
     state = trainer.train(stage, seed, start, eta=0.5 if arm == "eta 0.5" else settings.eta)
     predictions = trainer.predict(state, "mixture")
-    found = evaluate("robust", seed, "corrected", predictions, None)
+    found = evaluate(method.name, seed, "corrected", predictions, None)
     validation = predictions["validation"]
     found["source_accuracy"] = float(
         validation.output.probs.argmax(1).eq(validation.known_labels).double().mean()
@@ -131,10 +136,32 @@ def one_arm(trainer: WatchedTrainer, arm: str, seed: int, warmup: TrainingState)
     gradient, size = torch.stack(trainer.notes).cpu().T.tolist()
     return found | {
         "worst_loss": max(losses[settings.warmup :]),
-        "losses": losses,
-        "gradient_norm": gradient,
-        "step_size": size,
+        "losses": [round(value, 6) for value in losses],
+        "gradient_norm": [round(value, 4) for value in gradient],
+        "step_size": [round(value, 4) for value in size],
     }
+
+
+def show(path: Path) -> None:
+    """A table in Markdown."""
+    columns = [
+        "Target",
+        "Seed",
+        "After the switch",
+        "Source accuracy",
+        "Target accuracy",
+        "ECE",
+        "T",
+        "ECE+TS",
+    ]
+    columns += ["NLL+TS", "Highest epoch loss", "Largest gradient", "Largest step"]
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * 3}{' ---: |' * (len(columns) - 3)}")
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        metrics = "source_accuracy", "accuracy", "ece", "temperature", "ece_ts", "nll_ts", "worst_loss"
+        cells = [f"{row[name]:.3f}" for name in metrics]
+        cells += [f"{max(row['gradient_norm']):.0f}", f"{max(row['step_size']):.2f}"]
+        print(f"| {' | '.join([row['target'], str(row['seed']), row['arm'], *cells])} |")
 
 
 if __name__ == "__main__":
