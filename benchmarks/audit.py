@@ -224,21 +224,21 @@ def _smooth_ece(world: Finite, bandwidth: float) -> float:
     return float(np.abs(smoothing(bandwidth) @ line).sum())
 
 
-def honesty(worlds: int, rows: int, processes: int, first: int = 0) -> None:
+def honesty(names: Iterable[str], worlds: int, rows: int, processes: int, first: int) -> None:
     """How often the claims of parts 1 to 5 held, and how much of the true curve was reached."""
-    table = _over(KNOWN, judge, worlds, rows, processes, first)
+    table = _over(names, judge, worlds, rows, processes, first)
     _print("how often", COLUMNS, table, _mean)
     _print("share of the true curve, 5 % and 50 % quantile over worlds", SHARES, table, _quantiles)
 
 
-def mending(worlds: int, rows: int, processes: int, first: int = 0) -> None:
+def mending(names: Iterable[str], worlds: int, rows: int, processes: int, first: int) -> None:
     """What a repair changes."""
 
     def cell(values: np.ndarray, key: str) -> str:
         digits = 5 if key == "nll" else 4 if "_" in key else 3
         return "–" if np.isnan(values).all() else f"{np.nanmean(values):.{digits}f}"
 
-    _print("what", REPAIR, _over(WORLDS, mend, worlds, rows, processes, first), cell)
+    _print("what", REPAIR, _over(names, mend, worlds, rows, processes, first), cell)
 
 
 Table = dict[str, dict[str, np.ndarray]]
@@ -332,14 +332,16 @@ def _tempered_ece(world: World, temperature: float) -> float:
     return replace(world, experts=np.repeat(mixture[:, None], world.routing.shape[1], axis=1)).ece()
 
 
-def targets(worlds: int, rows: int, processes: int, first: int, epsilon: float, labels: int) -> None:
+def targets(
+    names: Iterable[str], worlds: int, rows: int, processes: int, first: int, epsilon: float, labels: int
+) -> None:
     """What is predicted for targets that are shifted by KL ε."""
 
     def cell(values: np.ndarray, key: str) -> str:
         return _mean(values, key) if key != "effective" else f"{np.nanmean(values):.0f}"
 
     print(f"2,000 target rows, KL {epsilon:g}; {labels} labelled ones for the test")
-    table = _over(WORLDS, partial(judge_target, epsilon, labels), worlds, rows, processes, first)
+    table = _over(names, partial(judge_target, epsilon, labels), worlds, rows, processes, first)
     _print("how often", TARGET_COLUMNS, table, cell)
 
 
@@ -376,13 +378,19 @@ def main() -> None:
     parser.add_argument("--target", action="store_true")
     parser.add_argument("--kl", type=float, default=0.3, help="of the target's shift")
     parser.add_argument("--labels", type=int, default=300, help="of the target, for the test")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KNOWN, metavar="KIND", help="of worlds; all if not given"
+    )
     given = parser.parse_args()
+    known = WORLDS if given.target or given.repair else KNOWN
+    names = [name for name in known if name in (given.kinds or known)]
+    where = (names, given.worlds, given.rows, given.processes, given.first)
     if given.speed:
         speed()
     elif given.target:
-        targets(given.worlds, given.rows, given.processes, given.first, given.kl, given.labels)
+        targets(*where, given.kl, given.labels)
     else:
-        (mending if given.repair else honesty)(given.worlds, given.rows, given.processes, given.first)
+        (mending if given.repair else honesty)(*where)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,8 @@ def _hidden(report: "AuditReport") -> Grid:
     )
     caption = (
         f"p = {found.p_calibrated:.2g} for “calibrated in every configuration”, "
-        f"p = {found.p_hidden:.2g} for “given the confidence, the configuration says nothing more”"
+        f"p = {found.p_hidden:.2g} for “given the confidence, the configuration says nothing more”; "
+        f"the middle of {found.splits} random splits, which is paid for"
     )
     return Grid(caption, headings(("", "what"), ("estimate", "value*")), (rows,))
 

@@ -180,7 +180,7 @@ def audit(
         steps.begin("configurations")
         learned = learn(seen, seed, inside=steps.inside)
         steps.begin("hidden miscalibration")
-        veiled = hidden(seen, learned, bins=bins, level=level, seed=seed)
+        veiled = hidden(seen, learned, bins=bins, level=level, seed=seed, inside=steps.inside)
         steps.begin("fragility")
         fragile = fragility(seen, learned, bins=bins, level=level, seed=seed, inside=steps.inside)
         if len(np.unique(seen.leading)) == 1:

@@ -1,10 +1,13 @@
 """Hidden miscalibration: E|m(S) − f| against the level-set error, which is all that an ECE sees.
 
 sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g that was learned on
-other rows, is an honest lower bound: it errs on the low side only, by what g has not learned.
+other rows, is an honest lower bound: it errs on the low side only, by what g has not learned. Several random
+splits say which rows are the others; `splits` makes one answer of theirs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -13,6 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.estimates import Estimate, at_least, binned_gap, normal, proportion, spread
 from calmoe.auditing.learning import Learned, learn
+from calmoe.auditing.splits import how_many, level_each, middle, one_bound, one_p_value, seeds
+from calmoe.errors import InputError
 
 STRATUM = 50  # rows of nearly equal confidence among which residuals are exchanged
 
@@ -23,7 +28,7 @@ class Rule:
 
     text: str
     share: Estimate
-    gap: Estimate  # E[Y − f | rule]; the intervals of all rules hold together, those of the shares too
+    gap: Estimate  # E[Y − f | rule]; the intervals of all rules of all splits hold together; shares' too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +43,24 @@ class Hidden:
         variance Σ ĥ² f (1 − f) under that null.
     p_hidden: of the null "given f, the configuration says nothing more": the same sum, both sides freed from
         what is linear in f, against its law when residuals are exchanged among rows of nearly equal f.
+    splits: random splits of the rows; the numbers above are the middle ones of theirs, at a level or times a
+        factor that pays for it (`calmoe.auditing.splits`). by_split: p_hidden of each split alone.
+    rules: those of the split with the middle p_hidden.
     """
 
     level_set: Estimate
+    witness: Estimate
+    cancelled: Estimate
+    p_calibrated: float
+    p_hidden: float
+    splits: int
+    by_split: tuple[float, ...]
+    rules: tuple[Rule, ...]
+
+
+class _Split(NamedTuple):
+    """What one split says."""
+
     witness: Estimate
     cancelled: Estimate
     p_calibrated: float
@@ -55,21 +75,50 @@ def hidden(
     bins: int = 15,
     level: float = 0.95,
     seed: int = 0,
+    splits: int | None = None,
+    inside: Callable[[float], None] = lambda share: None,
 ) -> Hidden:
-    """Measure it; `learned` is worked out where it is not given."""
-    learned = learned or learn(configurations, seed)
+    """Measure it; `learned`, of the first split, is worked out where it is not given.
+
+    splits: an odd number; fewer for many rows where not given. `inside` hears how far it is.
+    """
+    splits = how_many(len(configurations)) if splits is None else splits
+    if splits < 1 or splits % 2 == 0:
+        raise InputError(f"splits must be an odd number, so that one is in the middle; got {splits}")
+    found = []
+    for r, own in enumerate(seeds(seed, splits)):
+        inside(r / splits)
+        if r > 0 or learned is None:
+            learned = learn(configurations, own)
+        found.append(_split(configurations, learned, bins, level, own, splits))
+    p_hidden = tuple(split.p_hidden for split in found)
+    index, noise = configurations.bins(bins), configurations.noise
+    return Hidden(
+        level_set=binned_gap(configurations.residual, index, bins, level=level, noise=noise),
+        witness=one_bound([split.witness for split in found]),
+        cancelled=one_bound([split.cancelled for split in found]),
+        p_calibrated=one_p_value([split.p_calibrated for split in found]),
+        p_hidden=one_p_value(p_hidden),
+        splits=splits,
+        by_split=p_hidden,
+        rules=found[middle(p_hidden)].rules,
+    )
+
+
+def _split(
+    configurations: Configurations, learned: Learned, bins: int, level: float, seed: int, splits: int
+) -> _Split:
     residual, index = configurations.residual, configurations.bins(bins)
     judged, binned = residual[learned.rows], index[learned.rows]
     witness = np.where(learned.expected >= 0, 1.0, -1.0)
     signs = np.where(np.bincount(binned, judged, minlength=bins) >= 0, 1.0, -1.0)
-    noise = configurations.noise
-    return Hidden(
-        level_set=binned_gap(residual, index, bins, level=level, noise=noise),
-        witness=_lower(judged, witness, noise[learned.rows], level),
-        cancelled=_lower(judged, witness - signs[binned], noise[learned.rows], level),
+    noise, each = configurations.noise[learned.rows], level_each(level, splits)
+    return _Split(
+        witness=_lower(judged, witness, noise, each),
+        cancelled=_lower(judged, witness - signs[binned], noise, each),
         p_calibrated=_p_calibrated(judged, configurations.confidence[learned.rows], learned.expected),
         p_hidden=_p_hidden(configurations, learned, seed),
-        rules=_rules(configurations, learned, index, bins, level),
+        rules=_rules(configurations, learned, index, bins, 1 - (1 - level) / splits),
     )
 
 

@@ -103,6 +103,10 @@ def _unlike(report: "AuditReport") -> str:
 def _aggregate(found: Aggregate, rate: str) -> str:
     text = f"the mixture's ECE is {told(found.ece)}, its {rate} {told(found.accuracy)}"
     text += f"; on average it is off by {told(found.balance)} ({rate} less confidence)."
+    if found.ece.value < abs(found.balance.value):
+        text += (
+            " (The ECE is freed from its upward bias, and so may read below what it is off by on average.)"
+        )
     if len(found.experts) == 1:
         return text
     text += f" On their routing-weighted views its experts' ECE is {told(found.experts_ece)} on average."
