@@ -23,8 +23,7 @@ COUNTS = (1, 3, 5)
 KNOWN: dict[str, Callable[[int], Finite]] = {
     "calibrated, 5 classes": multiclass.WORLDS["calibrated, 5 classes"],
     "miscalibrated": worlds.miscalibrated,
-    "cancelling, δ = 0.03": partial(worlds.cancelling, delta=0.03),
-    "cancelling, δ = 0.05": partial(worlds.cancelling, delta=0.05),
+    "cancelling, δ = 0.04": partial(worlds.cancelling, delta=0.04),
     "calibrated experts": worlds.calibrated_experts,
 }
 
@@ -49,7 +48,7 @@ def judge(name: str, rows: int, seed: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--worlds", type=int, default=200)
+    parser.add_argument("--worlds", type=int, default=100)
     parser.add_argument("--rows", type=int, default=5000)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--first", type=int, default=0, help="seed of the first world")

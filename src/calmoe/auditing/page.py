@@ -177,8 +177,9 @@ def _hidden(report: "AuditReport") -> Grid:
     )
     caption = (
         f"p = {found.p_calibrated:.2g} for “calibrated in every configuration”, "
-        f"p = {found.p_hidden:.2g} for “given the confidence, the configuration says nothing more”; "
-        f"the middle of {found.splits} random splits, which is paid for"
+        f"p = {found.p_hidden:.2g} for “given the confidence, the configuration says nothing more”. "
+        f"p-values and bounds are the middle ones of {found.splits} random splits, at a level that pays "
+        "for it"
     )
     return Grid(caption, headings(("", "what"), ("estimate", "value*")), (rows,))
 

@@ -9,8 +9,8 @@ PARTS = {
     "experts": 0.2,
     "auditors": 0.1,
     "certificates": 0.1,
-    "configurations": 0.25,
-    "hidden miscalibration": 0.05,
+    "configurations": 0.1,
+    "hidden miscalibration": 0.2,
     "fragility": 0.1,
     "repair": 0.2,
 }
