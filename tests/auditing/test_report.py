@@ -206,6 +206,14 @@ def test_the_words_do_not_contradict_the_p_value(reports):
     assert "no miscalibration" not in doubtful.summary()
 
 
+def test_an_ece_below_the_balance_is_explained(reports):
+    clean = reports["calibrated"]
+    told = clean.aggregate
+    for balance, explained in ((-told.ece.value - 0.01, True), (told.ece.value, False)):
+        other = replace(told, balance=told.balance._replace(value=balance))
+        assert ("freed from its upward bias" in replace(clean, aggregate=other).summary()) == explained
+
+
 def test_no_public_name_shadows_a_module():
     modules = {module.name for module in pkgutil.iter_modules(calmoe.auditing.__path__)}
     assert "report" in modules
