@@ -70,11 +70,11 @@ def test_the_same_seed_gives_the_same_numbers():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["calibrated", "cancelling"])
 def test_rates_over_random_worlds(name):
-    """A smaller `benchmarks/audit.py`: 25 worlds of 5,000 rows; bounds that chance breaks once in 10,000."""
+    """25 worlds of 5,000 rows, one split each: bounds that chance breaks once in 10,000."""
     times, rejected, covered, honest = 25, 0, 0, 0
     for seed in range(times):
         world = WORLDS[name](seed)
-        found = hidden(Configurations.of(world.sample(5000, seed=1000 + seed)))
+        found = hidden(Configurations.of(world.sample(5000, seed=1000 + seed)), splits=1)
         rejected += found.p_hidden < 0.05
         covered += found.level_set.low <= world.ece() + 1e-12 and world.ece() <= found.level_set.high
         honest += found.witness.low <= world.hidden and found.cancelled.low <= world.cancellation()
@@ -88,5 +88,7 @@ def test_rates_over_random_worlds(name):
 @pytest.mark.parametrize("make", [partial(worlds.miscalibrated, temperature=4.0), worlds.confident])
 def test_an_error_of_the_level_alone_is_not_taken_for_a_hidden_one(make, rows):
     """Few rows make wide strata; steep miscalibration inside them once passed for hidden in 12 % of them."""
-    found = [hidden(Configurations.of(make(seed).sample(rows, seed=1000 + seed))) for seed in range(100)]
+    found = [
+        hidden(Configurations.of(make(seed).sample(rows, seed=1000 + seed)), splits=1) for seed in range(100)
+    ]
     assert sum(each.p_hidden < 0.05 for each in found) <= 11
