@@ -3,6 +3,7 @@
     python results/audit/run.py cifar10h RUN [--seeds 42-46]        # every model on its labelled test split
     python results/audit/run.py hard RUN [--seeds 42]           # validation labelled, the hard test rows not
     python results/audit/run.py pacs RUN RUN … [--seeds 42]     # validation labelled, the target domain not
+    python results/audit/run.py targets RUN RUN … [--seeds 42]  # the target domain labelled
 
 A row is a model and a seed, as trained ("raw") and after a converged temperature ("scaled"). In PACS the
 target's labels only say what came true, and test the assumption behind the forecast. Temperatures are fitted
@@ -45,6 +46,7 @@ def row(report) -> dict:
     at = list(report.fragility.configurations.radii).index(KL)
     found = {
         "rows": report.rows,
+        "shares": [round(expert.share.value, 4) for expert in report.aggregate.experts],
         "accuracy": told(report.aggregate.accuracy),
         "ece": told(report.aggregate.ece),
         "witness": told(report.hidden.witness),
@@ -75,7 +77,9 @@ def row(report) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("name", choices=("cifar10h", "hard", "pacs"), help="what to audit, as above")
+    parser.add_argument(
+        "name", choices=("cifar10h", "hard", "pacs", "targets"), help="what to audit, as above"
+    )
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--seeds", type=parse_seeds, default=None)
     asked = parser.parse_args()
@@ -83,6 +87,7 @@ def main() -> None:
     for folder in asked.runs:
         record = record_of(folder)
         target = "hard" if asked.name == "hard" else record["spec"].get("target", "")
+        unlabelled = asked.name in ("hard", "pacs")
         for model in models(folder, seeds=asked.seeds):
             if model.method not in METHODS:
                 continue
@@ -93,7 +98,7 @@ def main() -> None:
                     split if kind == "raw" else scaled(split, temperature)
                     for split in (model.validation, asked_for)
                 )
-                report = audit(validation, target=test) if target else audit(test)
+                report = audit(validation, target=test) if unlabelled else audit(test)
                 facts = {"method": model.method, "seed": model.seed, "kind": kind}
                 rows.append(({"target": target} if target else {}) | facts | row(report))
                 print(json.dumps(rows[-1]), flush=True)
