@@ -6,7 +6,7 @@ import torch
 
 from calmoe.auditing import Configurations, repair, worlds
 from calmoe.auditing.mending import _eces, later_fits
-from calmoe.auditing.repaired import table, words
+from calmoe.auditing.repair_page import table, words
 from calmoe.predictions import Predictions
 
 

@@ -19,7 +19,7 @@ from calmoe.auditing.moments import Auditors, auditors
 from calmoe.auditing.plausibility import Plausibility
 from calmoe.auditing.report import AuditReport, audit
 from calmoe.auditing.target import Scores, Target, predict_target
-from calmoe.auditing.warming import Tempered
+from calmoe.auditing.target_temperature import Tempered
 from calmoe.auditing.witness import Hidden, Rule, hidden
 from calmoe.auditing.worlds import WORLDS, World
 

@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.colors import TwoSlopeNorm
 
-from calmoe.auditing import certified, surface
+from calmoe.auditing import certificate_page, surface
 from calmoe.auditing.adversaries import Fragility
-from calmoe.auditing.elsewhere import reliability
 from calmoe.auditing.experts import Aggregate
 from calmoe.auditing.moments import Auditors
+from calmoe.auditing.target_page import reliability
 from calmoe.auditing.words import told
 from calmoe.report.drawing import COLUMN, FULL, GREY, STYLE, Drawn, new_figure
 
@@ -34,7 +34,7 @@ def figures(report: "AuditReport") -> dict[str, Drawn]:
     if report.fragility is not None:
         drawn["fragility"] = fragility(report.fragility)
     drawn["auditors"], drawn["hats"] = heat_map(report.indicators), heat_map(report.hats)
-    drawn["certificates"] = certified.figure(report.certificates, report.fragility)
+    drawn["certificates"] = certificate_page.figure(report.certificates, report.fragility)
     if report.target is not None:
         drawn["target"] = reliability(report.target)
     return drawn

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calmoe import __version__
-from calmoe.auditing import certified, repaired, surface
+from calmoe.auditing import certificate_page, repair_page, surface
 from calmoe.auditing.cells import headings, pair
-from calmoe.auditing.elsewhere import section
 from calmoe.auditing.glossary import glossary
+from calmoe.auditing.target_page import section
 from calmoe.auditing.words import rate, summary
 from calmoe.report.grid import Grid, count, interval, label, number, signed
 from calmoe.report.page import Fact, Page, Picture, Section
@@ -28,7 +28,7 @@ CAPTIONS = {
     "the configurations are reweighted by as much as the KL below; bands are intervals. "
     "A line that climbs at once belongs to a mixture that a small shift breaks, a flat one to calibration "
     "that does not hang on the mix.",
-    "certificates": certified.CAPTION,
+    "certificates": certificate_page.CAPTION,
     "auditors": "Red cells are more often right than they say and blue ones less, where that expert has "
     "weight and the mixture that confidence; a dot marks what differs from zero, all cells taken together. "
     "A row of one colour blames an expert, a column a level of confidence, and colours that change within a "
@@ -94,9 +94,9 @@ def page(
             figures=shown("auditors") + shown("hats"),
         )
     )
-    sections.append(certified.section(report.certificates, shown("certificates")))
+    sections.append(certificate_page.section(report.certificates, shown("certificates")))
     if report.repair is not None:
-        sections.append(repaired.section(report.repair))
+        sections.append(repair_page.section(report.repair))
     if report.target is not None:
         sections.append(section(report.target, shown("target"), rate(report.of)))
     facts: dict[str, Fact] = {

@@ -28,7 +28,7 @@ from calmoe.auditing.losses import losses_of
 from calmoe.auditing.plausibility import FEWEST as FEWEST_LABELLED
 from calmoe.auditing.plausibility import Plausibility, plausibility
 from calmoe.auditing.surface import diagram
-from calmoe.auditing.warming import Tempered, tempered
+from calmoe.auditing.target_temperature import Tempered, tempered
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput

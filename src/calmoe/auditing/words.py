@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calmoe.auditing import certified, repaired
+from calmoe.auditing import certificate_page, repair_page
 from calmoe.auditing.adversaries import SMALLEST
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate
@@ -44,11 +44,11 @@ def summary(report: "AuditReport") -> list[Point]:
     if report.fragility is not None:
         points.append(Point("Fragility", _fragility(report)))
     points.append(Point("Auditors", _auditors(report)))
-    points.append(Point("Certificates", certified.words(report.certificates, report.level)))
+    points.append(Point("Certificates", certificate_page.words(report.certificates, report.level)))
     if report.repair is not None:
-        points.append(Point("Repair", repaired.words(report.repair)))
+        points.append(Point("Repair", repair_page.words(report.repair)))
     if report.target is not None:
-        from calmoe.auditing.elsewhere import words
+        from calmoe.auditing.target_page import words
 
         points.append(Point("Target", words(report.target, rate(report.of))))
     return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
@@ -76,7 +76,7 @@ def _in_short(report: "AuditReport") -> str:
         text += f" (p = {p_value:.2g})."
     if report.fragility is not None:
         curve = report.fragility.configurations
-        at = certified.quoted(curve.radii)
+        at = certificate_page.quoted(curve.radii)
         if curve.error[at].low > 0:
             text += (
                 f" Another mix of the same configurations, KL {curve.radii[at]:g}, brings the error to "
@@ -85,7 +85,7 @@ def _in_short(report: "AuditReport") -> str:
         else:
             text += f" No other mix of them within KL {curve.radii[at]:g} was shown to break that."
     if report.repair is not None:
-        text += f" {repaired.in_short(report.repair)}"
+        text += f" {repair_page.in_short(report.repair)}"
     return text
 
 
@@ -150,7 +150,7 @@ def _size(gap: Estimate) -> Estimate:
 def _fragility(report: "AuditReport") -> str:
     found = report.fragility
     assert found is not None
-    curve, at = found.configurations, certified.quoted(found.configurations.radii)
+    curve, at = found.configurations, certificate_page.quoted(found.configurations.radii)
     force = "forces" if curve.error[at].low > 0 else "is not shown to force"
     text = (
         f"a reweighting of the configurations with KL {curve.radii[at]:g} {force} a calibration error: "
