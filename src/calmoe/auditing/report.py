@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.adversaries import Fragility, fragility
 from calmoe.auditing.certifying import Certificates, certificates
@@ -164,6 +165,20 @@ def audit(
     for name, other in (("target", target), ("labelled target", labelled_target)):
         if other is not None:
             check_target(predictions, other, name)
+    with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
+        return _audited(predictions, target, labelled_target, of, bins, level, seed, progress)
+
+
+def _audited(
+    predictions: Predictions,
+    target: Predictions | None,
+    labelled_target: Predictions | None,
+    of: Of,
+    bins: int,
+    level: float,
+    seed: int,
+    progress: Progress,
+) -> AuditReport:
     steps = Steps(progress, PARTS if target is None else PARTS | TARGET)
     steps.begin("experts")
     seen = Configurations.of(predictions, of)
