@@ -68,13 +68,14 @@ def test_the_same_seed_gives_the_same_numbers():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("splits", [1, None])
 @pytest.mark.parametrize("name", ["calibrated", "cancelling"])
-def test_rates_over_random_worlds(name):
-    """25 worlds of 5,000 rows, one split each: bounds that chance breaks once in 10,000."""
+def test_rates_over_random_worlds(name, splits):
+    """25 worlds of 5,000 rows, one split and the default: bounds that chance breaks once in 10,000."""
     times, rejected, covered, honest = 25, 0, 0, 0
     for seed in range(times):
         world = WORLDS[name](seed)
-        found = hidden(Configurations.of(world.sample(5000, seed=1000 + seed)), splits=1)
+        found = hidden(Configurations.of(world.sample(5000, seed=1000 + seed)), splits=splits)
         rejected += found.p_hidden < 0.05
         covered += found.level_set.low <= world.ece() + 1e-12 and world.ece() <= found.level_set.high
         honest += found.witness.low <= world.hidden and found.cancelled.low <= world.cancellation()
