@@ -65,6 +65,18 @@ def test_another_depth_stem_or_backbone_is_refused(weights, path):
     refused(path, "choose backbone resnet18", MLP(4, (2,)))
 
 
+def test_what_to_set_for_other_weights_is_said(weights, path):
+    save_file(weights | {"fc.weight": torch.zeros(3, 512)}, path)
+    refused(path, r"stages, give --set backbone=resnet18 \(", ResNet(50, stem="imagenet"))
+    refused(path, r"stages, give --set stem=imagenet, give --set stages=4 \(", ResNet(18))
+    save_file({"layer1.0.conv1.weight": torch.zeros(1)}, path)
+    refused(path, r"depth, stem and stages \(")  # no ResNet of ours
+
+
+def test_a_folder_is_not_called_missing(tmp_path):
+    refused(tmp_path, "is a folder, not a file: give a .safetensors or .pth file")
+
+
 def test_the_variant_is_checked_where_the_file_tells_it(path):
     old = ResNet(50, stem="imagenet", variant="v1")
     save_file(old.state_dict(), path, metadata={"variant": "v1: stride in the first 1x1"})

@@ -1,18 +1,21 @@
 """Pretrained weights for a ResNet, under torchvision's names: a local file or one on the Hugging Face hub."""
 
 import logging
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from calmoe.backbones.resnet import ResNet
+from calmoe.backbones.resnet import BLOCKS, STAGES, ResNet
 from calmoe.errors import InputError
 from calmoe.pretrained import files_digest
 
 HUB = "hf:"
 HUB_FILE = "model.safetensors"
+COUNTER = "num_batches_tracked"
 LAST_LAYER = "fc."  # ImageNet's own classes
 
 
@@ -36,7 +39,7 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
         )
     theirs = {name: tensor for name, tensor in tensors.items() if not name.startswith(LAST_LAYER)}
     ours = backbone.state_dict()
-    counters = {name for name in ours if name.endswith("num_batches_tracked")}  # older files have none
+    counters = {name for name in ours if name.endswith(COUNTER)}  # older files have none
     problems = {
         "missing": sorted(ours.keys() - theirs.keys() - counters),
         "unexpected": sorted(theirs.keys() - ours.keys()),
@@ -46,8 +49,34 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
     }
     if any(problems.values()):
         listed = "; ".join(f"{len(names)} {what}: {_few(names)}" for what, names in problems.items() if names)
-        raise InputError(f"{path} does not fit this ResNet's depth, stem and stages ({listed})")
+        advice = _settings_between(ours, theirs)
+        raise InputError(f"{path} does not fit this ResNet's depth, stem and stages{advice} ({listed})")
     return theirs
+
+
+def _settings_between(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
+    """What to set for a ResNet that these weights fit; nothing if they fit none."""
+    mine, needed = _settings_of(ours), _settings_of(theirs)
+    return "".join(f", give --set {k}={v}" for k, v in needed.items() if mine.get(k) != v)
+
+
+def _settings_of(weights: dict[str, Tensor]) -> dict[str, str | int]:
+    """The settings of the ResNet whose weights these are, by names and shapes."""
+    found = _shapes(weights)
+    for depth, stem, stages in product(BLOCKS, STAGES, (3, 4)):
+        if found == _shapes_of_resnet(depth, stem, stages):
+            return {"backbone": f"resnet{depth}", "stem": stem, "stages": stages}
+    return {}
+
+
+@cache
+def _shapes_of_resnet(depth: int, stem: str, stages: int) -> dict[str, torch.Size]:
+    with torch.device("meta"):
+        return _shapes(ResNet(depth, stem=stem, stages=stages).state_dict())
+
+
+def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in weights.items() if not name.endswith(COUNTER)}
 
 
 def weights_digest(weights: str | Path) -> str:
@@ -61,8 +90,9 @@ def weights_file(weights: str | Path) -> Path:
         return _from_hub(weights)
     path = Path(weights).expanduser()
     if not path.is_file():
+        found = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
         raise InputError(
-            f"there is no file {path}: give a .safetensors or .pth file with torchvision's names, "
+            f"{found}: give a .safetensors or .pth file with torchvision's names, "
             f"or {HUB}owner/name on the Hugging Face hub, such as {HUB}timm/resnet18.tv_in1k"
         )
     return path
