@@ -12,9 +12,10 @@ class InputError(ValueError):
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:
-    """Refuse a name that is not among `known`, and say which one is nearest."""
+    """Refuse a name that is not among `known`, and say which one is nearest, whatever its case."""
     names = list(known)
     if name not in names:
-        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+        folded = {known.casefold(): known for known in names}
+        nearest = folded[difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.0)[0]]
         listed = f"; known: {', '.join(sorted(names))}" if len(names) <= 12 else ""
         raise InputError(f"unknown {kind} {name!r}: did you mean {nearest!r}?{listed}")

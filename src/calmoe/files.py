@@ -43,4 +43,6 @@ def write_whole(path: str | Path, data: bytes) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    """UTF-8; the bytes of a path that are not, as Python holds them, become JSON's \\udc80 to \\udcff."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_whole(path, text.encode(errors="backslashreplace"))

@@ -107,3 +107,9 @@ def test_keys_know_the_content_of_pretrained_weights_and_not_their_path():
 
     assert weighted("here.pth", "1a") == weighted("there.pth", "1a")
     assert len({weighted("here.pth", "1a"), weighted("here.pth", "2b"), key("vanilla")}) == 3
+
+
+def test_a_title_is_shown_as_it_is():
+    console = Console(file=io.StringIO(), width=100)
+    console.print(draw(plan(seeds=(42,)), set(), "domains-a [bold]x[.bold]"))
+    assert "domains-a [bold]x[.bold]: " in console.file.getvalue()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rich.markup import escape
 from rich.tree import Tree
 
 from calmoe.experiments.methods import METHODS, in_order, source
@@ -133,7 +134,7 @@ def draw(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
     """The plan, with what sharing saves and what is left to do."""
     remaining = to_do(nodes, done)
     left = sum(node.epochs for node in remaining)
-    tree = Tree(f"{title}: {_saving(nodes)}; {left} to do in {len(remaining)} nodes")
+    tree = Tree(f"{escape(title)}: {_saving(nodes)}; {left} to do in {len(remaining)} nodes")
     for seed in dict.fromkeys(node.seed for node in nodes):
         of_seed = [node for node in nodes if node.seed == seed]
         branch = tree.add(f"seed {seed}: {_saving(of_seed)}")
