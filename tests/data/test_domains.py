@@ -1,3 +1,5 @@
+import os
+import shutil
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -156,7 +158,115 @@ def test_every_sort_of_image_becomes_rgb(tmp_path, mode):
     assert (decode(path, 8) == 255).all()
 
 
+@pytest.mark.parametrize("suffix", ["png", "tif", "ppm"])
+def test_16_bits_become_8(tmp_path, suffix):
+    path = tmp_path / f"image.{suffix}"
+    eight = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    wide = 257 * eight + np.where(eight % 255, 100, 0).astype(np.uint16)  # nearest to the same 8 bits
+    if suffix == "ppm":
+        path.write_bytes(b"P5 16 16 65535 " + wide.astype(">u2").tobytes())
+    else:
+        Image.fromarray(wide).save(path)
+    assert (decode(path, 16) == eight[:, :, None]).all()
+
+
+@pytest.mark.parametrize(("kind", "said"), [(np.float32, "float"), (np.int32, "32-bit")])
+def test_pixels_of_unknown_range_are_refused_by_name(tmp_path, kind, said):
+    path = tmp_path / "image.tif"
+    Image.fromarray(np.linspace(0, 1000, 64).reshape(8, 8).astype(kind)).save(path)
+    with pytest.raises(InputError, match=rf"image\.tif has {said} pixels: save it with 8 or 16 bits"):
+        decode(path, 8)
+
+
+def test_an_image_too_large_is_not_called_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
+    path = tmp_path / "image.png"
+    Image.new("1", (8, 8)).save(path)
+    with pytest.raises(InputError, match=r"image\.png is too large, over 60 pixels"):
+        decode(path, 8)
+
+
+# --- what is passed over
+
+
+def test_a_whole_folder_has_nothing_to_tell(root, tmp_path):
+    assert load(root).notes == ()
+    assert load(write_pacs(tmp_path / "pacs"), module=pacs).notes == ()
+
+
+def test_what_does_not_count_is_told(root):
+    before = load(root).fingerprint()
+    for name in ("one", "two"):
+        (root / f"photo/cat/{name}.heic").write_bytes(b"")
+    (root / "photo/cat/.hidden.heic").write_bytes(b"")
+    (root / "README.txt").write_text("not meant to be an image")
+    (root / "photo/dog/deep").mkdir()
+    Image.new("L", (8, 8)).save(root / "photo/dog/deep/000.png")
+    (root / "sketch/owl/lost.jpg").symlink_to(root / "nowhere.jpg")
+    (root / "lists").mkdir()
+    data = load(root)
+    assert [note.partition(": ")[0] for note in data.notes] == [
+        "folder lists passed over",
+        "2 files passed over, such as photo/cat/one.heic",
+        "1 file passed over, photo/dog/deep/000.png",
+        "1 file passed over, sketch/owl/lost.jpg",
+    ]
+    assert data.fingerprint() == before  # the notes are no part of it
+
+
+def test_a_name_that_is_not_utf8_can_be_told(root):
+    path = os.fsencode(root / "photo/cat") + b"/\xff.heic"
+    with open(path, "wb"):
+        (note,) = load(root).notes
+    assert "photo/cat/\\xff.heic" in note
+
+
+def test_classes_that_a_domain_lacks_are_told(root):
+    shutil.rmtree(root / "sketch/owl")
+    for path in (root / "photo/owl").iterdir():
+        path.unlink()
+    (root / "clipart/zebra").mkdir()
+    assert load(root).notes == (
+        "class owl: no image in domains photo, sketch",
+        "class zebra: no image in any domain, so it is no class",
+    )
+    for i in range(9):
+        (root / f"clipart/zebra{i}").mkdir()
+    assert load(root).notes[4:] == (
+        "class zebra2: no image in any domain, so it is no class",
+        "6 more such classes",
+    )
+
+
 # --- what is wrong
+
+
+def test_a_class_that_only_the_target_has_is_refused(root):
+    (root / "photo/cat").rename(root / "photo/Cat")
+    said = refused(root, "only the target has class Cat, in .*photo, which cannot be learned")
+    assert "case-sensitive" in said
+    assert not (root / CACHE).exists()
+    assert load(root, target="sketch").class_names == ("Cat", *CLASSES)  # a source may have its own
+
+
+def test_one_class_is_refused(tmp_path):
+    refused(write_images(tmp_path, classes=("cat",)), "needs at least two classes, .*: found cat")
+
+
+def test_too_few_images_say_how_many_are_needed(tmp_path):
+    few = write_images(tmp_path / "few", ("photo", "sketch"), count=3)
+    for protocol in ("corrected", "published"):
+        refused(few, "9 outside of photo, at least 10 are needed", protocol=protocol)
+    Image.new("L", (8, 8)).save(few / "sketch/cat/new.png")
+    assert [len(load(few, protocol).validation) for protocol in ("corrected", "published")] == [3, 1]
+    alone = write_images(tmp_path / "alone", ("photo", *"abcd"), count=1)
+    refused(alone, "12 outside of photo, each alone in its class and domain: at least two are needed there")
+
+
+@pytest.mark.parametrize("place", [b"/\xff", b"/sketch/\xff"])
+def test_a_folder_whose_name_is_not_utf8_is_refused(root, place):
+    os.mkdir(os.fsencode(root) + place)
+    refused(root, r"has a folder whose name is not UTF-8, b'\\xff': rename it")
 
 
 def test_wrong_folders_and_targets(root, tmp_path):
@@ -165,6 +275,7 @@ def test_wrong_folders_and_targets(root, tmp_path):
     refused(tmp_path / "nowhere", "there is no folder .*nowhere")
     refused(root, "give --target, one of clipart, photo, sketch", target="")
     refused(root, "unknown domain of .*images 'photos': did you mean 'photo'", target="photos")
+    refused(root, "did you mean 'clipart'", target="CLIPART")
     refused(root / "photo", "needs at least two domains, .*: found none")
     refused(tmp_path, "images has no image in its class folders")  # one level too high
     (root / "empty/cat").mkdir(parents=True)

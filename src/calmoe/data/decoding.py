@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from calmoe.errors import InputError
 from calmoe.files import CACHE, TEMPORARY, write_whole, writing_whole
 
-HOW = "RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
+HOW = "8 bits, RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
 BLOCK = 512  # images in memory at a time
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 
@@ -53,11 +53,28 @@ def decode(path: Path, size: int) -> np.ndarray:
     data = path.read_bytes()
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+            rgb = _eight_bits(image, path).convert("RGB")
+            return np.asarray(rgb.resize((size, size), Image.Resampling.BILINEAR))
+    except InputError:
+        raise
     except UnidentifiedImageError:
         raise InputError(f"{path} is no image: replace it or delete it") from None
+    except Image.DecompressionBombError:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise InputError(f"{path} is too large, over {most:,} pixels: make it smaller or delete it") from None
     except Exception as error:  # Pillow's readers raise whatever a damaged file leads them to
         raise InputError(f"{path} is a damaged image ({error}): replace it or delete it") from None
+
+
+def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
+    """16 bits as 8, value / 257; of wider pixels nobody knows what is white."""
+    mode = image.mode  # Pillow's own conversion of these cuts every value at 255
+    if mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
+        return Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype(np.uint8))
+    if mode in ("I", "F"):
+        kind = {"I": "32-bit", "F": "float"}[mode]
+        raise InputError(f"{path} has {kind} pixels: save it with 8 or 16 bits, or delete it")
+    return image
 
 
 def _content(root: Path, files: Sequence[Path], threads: ThreadPoolExecutor) -> str:

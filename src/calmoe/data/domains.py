@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from calmoe.data.decoding import SUFFIXES, decoded
+from calmoe.data.decoding import decoded
+from calmoe.data.layout import Layout, find_images, image_folder, layout_notes
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 from calmoe.errors import InputError, check_known
 
-Layout = dict[str, dict[str, list[Path]]]
-"""Images by domain and class, all in order; a class that a domain lacks is not there."""
-
 SIZE = 224
 HELD_OUT = 0.1
+FEWEST = 10  # images to train and validate on: the last tenth of fewer is none
 SEED = 0
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
@@ -35,31 +34,6 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
     return leave_one_out("domains", root, layout, protocol, target, size)
 
 
-def image_folder(name: str, data: Path | None) -> Path:
-    """The folder `data`, if there is one."""
-    if data is None:
-        raise InputError(f"{name} needs a folder: give it with --data DIR; images are DIR/domain/class/image")
-    if not Path(data).is_dir():
-        raise InputError(f"there is no folder {data}: give the one with a folder per domain")
-    return Path(data)
-
-
-def find_images(root: Path) -> Layout:
-    """All images under `root`; hidden files and folders, and files that are no images, do not count."""
-    layout = {}
-    for domain in _folders(root):
-        classes = _folders(domain)
-        if not classes:
-            continue
-        images = {folder.name: _images(folder) for folder in classes}
-        layout[domain.name] = {name: files for name, files in images.items() if files}
-        if not layout[domain.name]:
-            raise InputError(
-                f"{domain} has no image in its class folders: the layout is DIR/domain/class/image"
-            )
-    return layout
-
-
 def leave_one_out(
     name: str, root: Path, layout: Layout, protocol: str, target: str, size: int
 ) -> ShiftDataset:
@@ -72,16 +46,24 @@ def leave_one_out(
         raise InputError(f"{name} needs a domain to test on: give --target, one of {', '.join(layout)}")
     check_known(f"domain of {root}", target, layout)
     classes = sorted({label for images in layout.values() for label in images})
+    if len(classes) < 2:
+        raise InputError(
+            f"{root} needs at least two classes, in folders DIR/domain/class: found {classes[0]}"
+        )
     sources = [domain for domain in layout if domain != target]
+    _check_learnable(root, target, layout, {label for domain in sources for label in layout[domain]})
     labels = {domain: _labels(images, classes) for domain, images in layout.items()}
     pool, origin = np.concatenate([labels[d] for d in sources]), _origin([len(labels[d]) for d in sources])
+    few = f"{root} has too few images for validation: {len(pool)} outside of {target}"
+    if len(pool) < FEWEST:
+        raise InputError(f"{few}, at least {FEWEST} are needed")
     train, validation = (
         last_rows_holdout(len(pool), HELD_OUT)
         if augmented
         else stratified_holdout(origin * len(classes) + pool, HELD_OUT, SEED)
     )
     if not len(validation):
-        raise InputError(f"{root} has too few images for validation: {len(pool)} outside of {target}")
+        raise InputError(f"{few}, each alone in its class and domain: at least two are needed there")
     pixels = [np.empty((len(rows), size, size, 3), np.uint8) for rows in (train, validation)]
     first = 0
     for domain in sources:  # one at a time, each image copied once: all of them may fill the memory
@@ -114,19 +96,19 @@ def leave_one_out(
         flip=True,
         protocol=protocol,
         validation_augmented=augmented,
+        notes=layout_notes(root, layout),
     )
 
 
-def _folders(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def _images(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
-    )
+def _check_learnable(root: Path, target: str, layout: Layout, learned: set[str]) -> None:
+    """Every class of the target is one to train on."""
+    unknown = [label for label in layout[target] if label not in learned]
+    if unknown:
+        named = f"class{'es' * (len(unknown) > 1)} {', '.join(unknown[:5])}{', …' * (len(unknown) > 5)}"
+        raise InputError(
+            f"only the target has {named}, in {root / target}, which cannot be learned: rename or remove "
+            "what is not a class of the other domains; names are case-sensitive"
+        )
 
 
 def _labels(images: dict[str, list[Path]], classes: list[str]) -> np.ndarray:

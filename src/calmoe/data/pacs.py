@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from calmoe.data.domains import SIZE, find_images, image_folder, leave_one_out
+from calmoe.data.domains import SIZE, leave_one_out
+from calmoe.data.layout import find_images, image_folder
 from calmoe.data.shift import ShiftDataset
 from calmoe.errors import InputError
 

@@ -74,6 +74,7 @@ class ShiftDataset:
     """Train, validation and test, with the named hard subset of test; mean and std are for pixels in [0, 1].
 
     `validation_augmented` says that validation passes through the training augmentation, as the paper's does.
+    `notes` are what a user should know of how the data were read, a line each; no fingerprint has them.
     """
 
     name: str
@@ -88,6 +89,7 @@ class ShiftDataset:
     hard: str | None = None
     protocol: str = "corrected"
     validation_augmented: bool = False
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_protocol(self.protocol)

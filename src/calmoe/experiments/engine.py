@@ -67,13 +67,15 @@ def run(
     where = pick_device(device)
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
     record = describe_run(spec, dataset, data, where.type, sweep)
+    _tell(dataset.notes, console)
     with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
         record = join(folder, record)
         nodes = plan_of(spec, record, sweep)
         missing = to_do(nodes, folder.done(nodes))
         failed: dict[str, str] = {}
         if missing:
-            if spec.model.stem == "imagenet" and not spec.model.weights:
+            imagenet = spec.model.backbone.startswith("resnet") and spec.model.stem == "imagenet"
+            if imagenet and not spec.model.weights:
                 console.print(
                     "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's"
                 )
@@ -85,7 +87,7 @@ def run(
                 with watcher:
                     failed = train(missing, trainer, folder, watcher, spec.keep_weights)
             except TimeUp:
-                console.print(f"time is up; run the same command to continue in {out}")
+                console.print(f"time is up; run the same command to continue in {out}", markup=False)
                 return Outcome(time_up=True)
         return _report(folder, spec, nodes, record, failed, console)
 
@@ -100,16 +102,22 @@ def show_plan(
     console: Console | None = None,
 ) -> None:
     """Draw the plan and what of it is done; nothing is written."""
-    folder = RunFolder(out)
+    console, folder = console or make_console(), RunFolder(out)
     if folder.record() is None:
         dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
         record = describe_run(spec, dataset, data, pick_device(device).type, sweep)
+        _tell(dataset.notes, console)
     else:
         record = recorded(folder, spec, sweep)
     nodes = plan_of(spec, record, sweep)
     title = f"{spec.name}, {len(spec.methods)} methods x {len(spec.seeds)} seeds"
     title += f" x {len(sweep.values)} values of {sweep.setting}" if sweep else ""
-    (console or make_console()).print(draw(nodes, folder.done(nodes), title))
+    console.print(draw(nodes, folder.done(nodes), title))
+
+
+def _tell(notes: Sequence[str], console: Console) -> None:
+    for note in notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
 
 
 def train(
@@ -220,7 +228,7 @@ def _report(
     for name, reason in failed.items():
         console.print(f"failed: {name}: {reason}")
     more = "--methods, --seeds or --values" if record.get("sweep") else "--methods or --seeds"
-    console.print(f"{len(rows)} rows in {folder.path / RESULTS}; more {more} add to them")
+    console.print(f"{len(rows)} rows in {folder.path / RESULTS}; more {more} add to them", markup=False)
     return Outcome(rows=rows, failed=failed)
 
 

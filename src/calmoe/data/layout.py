@@ -1,0 +1,123 @@
+"""Images in folders DIR/domain/class/image: which files count, and what to tell of the rest."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from calmoe.data.decoding import SUFFIXES
+from calmoe.errors import InputError
+
+Layout = dict[str, dict[str, list[Path]]]
+"""Images by domain and class, all in order; a class that a domain lacks is not there."""
+
+CLASSES_TOLD = 5  # that lack a domain
+
+
+def image_folder(name: str, data: Path | None) -> Path:
+    """The folder `data`, if there is one."""
+    if data is None:
+        raise InputError(f"{name} needs a folder: give it with --data DIR; images are DIR/domain/class/image")
+    if not Path(data).is_dir():
+        raise InputError(f"there is no folder {data}: give the one with a folder per domain")
+    return Path(data)
+
+
+def find_images(root: Path) -> Layout:
+    """All images under `root`; hidden files and folders, and files that are no images, do not count."""
+    layout = {}
+    for domain in _folders(root):
+        classes = _folders(domain)
+        if not classes:
+            continue
+        images = {folder.name: _images(folder) for folder in classes}
+        layout[domain.name] = {name: files for name, files in images.items() if files}
+        if not layout[domain.name]:
+            raise InputError(
+                f"{domain} has no image in its class folders: the layout is DIR/domain/class/image, "
+                f"an image's name ends in {', '.join(SUFFIXES)}"
+            )
+    return layout
+
+
+def layout_notes(root: Path, layout: Layout) -> tuple[str, ...]:
+    """What may have been meant to count and does not: files, folders, classes that a domain lacks."""
+    return (*_folders_passed_over(root, layout), *_files_passed_over(root, layout), *_lacking(root, layout))
+
+
+def _folders_passed_over(root: Path, layout: Layout) -> Iterator[str]:
+    for folder in _folders(root):
+        if folder.name not in layout:
+            why = "not one of the domains" if _folders(folder) else "it has no class folders"
+            yield f"folder {folder.name} passed over: {why}"
+
+
+def _files_passed_over(root: Path, layout: Layout) -> Iterator[str]:
+    """Hidden files never count; outside of the class folders only images are missed."""
+    other: list[Path] = []
+    misplaced = [p for folder in (root, *map(root.joinpath, layout)) for p in _named_as_images(folder)]
+    unreadable: list[Path] = []
+    for domain, images in layout.items():
+        for label in _folders(root / domain):
+            counted = {path.name for path in images.get(label.name, ())}
+            for place, folders, names in os.walk(label):
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                top = Path(place) == label
+                for name in sorted(names):
+                    if name.startswith(".") or (top and name in counted):
+                        continue
+                    path = Path(place, name)
+                    image = path.suffix.lower() in SUFFIXES
+                    (other if not image else unreadable if top else misplaced).append(path)
+    yield from _told(root, other, f"images end in {', '.join(SUFFIXES)}")
+    yield from _told(root, misplaced, "images count in DIR/domain/class, no higher and no deeper")
+    yield from _told(root, unreadable, "a broken link, or no plain file")
+
+
+def _told(root: Path, files: Sequence[Path], why: str) -> Iterator[str]:
+    if files:
+        name = os.fsencode(files[0].relative_to(root)).decode(errors="backslashreplace")
+        many = (
+            f"1 file passed over, {name}"
+            if len(files) == 1
+            else f"{len(files)} files passed over, such as {name}"
+        )
+        yield f"{many}: {why}"
+
+
+def _lacking(root: Path, layout: Layout) -> list[str]:
+    """The classes, by the names of their folders, that have no image in some domain."""
+    notes = []
+    for name in sorted({folder.name for domain in layout for folder in _folders(root / domain)}):
+        without = [domain for domain in layout if name not in layout[domain]]
+        if len(without) == len(layout):
+            notes.append(f"class {name}: no image in any domain, so it is no class")
+        elif without:
+            notes.append(f"class {name}: no image in domain{'s' * (len(without) > 1)} {', '.join(without)}")
+    more = len(notes) - CLASSES_TOLD
+    return [*notes[:CLASSES_TOLD], *([f"{more} more such classes"] if more > 0 else [])]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Visible folders by name; the names go into results and reports, which are UTF-8."""
+    found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    for path in found:
+        try:
+            path.name.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"{folder} has a folder whose name is not UTF-8, {os.fsencode(path.name)!r}: rename it"
+            ) from None
+    return found
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(path for path in _named_as_images(folder) if path.is_file())
+
+
+def _named_as_images(folder: Path) -> list[Path]:
+    """By name, folders apart: not all of them can be read."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and not path.is_dir()
+    )
