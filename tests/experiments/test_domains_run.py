@@ -1,6 +1,7 @@
 """`calmoe run domains`, from folders of images to the report; tiny images, a real ResNet-18."""
 
 import json
+import os
 import shutil
 from functools import partial
 
@@ -108,6 +109,39 @@ def test_from_scratch_is_said(images, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "note: the backbone starts from scratch; --set weights=FILE" in result.stdout
     assert (tmp_path / "runs/domains-sketch/results.jsonl").exists()
+
+
+SMALLER = ["--set", "backbone=mlp", "--set", "hidden=[4]"]
+
+
+def test_what_was_passed_over_is_said_first(tmp_path):
+    root = write_images(tmp_path / "images", count=4)
+    (root / "photo/dog/[b]one.heic").write_bytes(b"")
+    shutil.rmtree(root / "sketch/owl")
+    told = ["note: 1 file passed over, photo/dog/[b]one.heic: ", "note: class owl: no image in domain sketch"]
+    for options in (["--dry-run"], []):
+        result = run(root, tmp_path / "out", *SMALLER, *options)
+        assert result.exit_code == 0, result.output
+        lines = result.stdout.splitlines()
+        assert [line.startswith(said) for line, said in zip(lines, told, strict=False)] == [True, True]
+        assert "weights=FILE" not in result.stdout  # an MLP takes none
+
+
+def test_a_path_that_is_not_utf8_runs(tmp_path, monkeypatch):
+    root = write_images(tmp_path / os.fsdecode(b"\xff"), count=4)
+    monkeypatch.setattr("sys.argv", ["calmoe", "run", "domains", "--data", str(root)])
+    result = run(root, tmp_path / "out", *SMALLER)
+    assert result.exit_code == 0, result.output
+    sessions = json.loads((tmp_path / "out/environment.json").read_text())["sessions"]
+    assert sessions[0]["command"][-1] == str(root)
+
+
+def test_a_wrong_folder_of_images_is_no_report(finished, tmp_path):
+    (tmp_path / "none").mkdir()
+    result = calmoe("report", finished, "--to", tmp_path / "report", "--data", tmp_path / "none")
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith(f"error: {tmp_path / 'none'} needs at least two domains")
+    assert not (tmp_path / "report").exists()
 
 
 def test_a_sweep_has_a_target_too(images, tmp_path, monkeypatch):

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from calmoe.data import pacs
+from calmoe.experiments import overview as overview_room
+from calmoe.experiments import reporting
 from calmoe.experiments.overview import overview_of, overview_page, overview_tables
 from calmoe.experiments.pages import run_page
-from calmoe.experiments.reporting import tables
+from calmoe.experiments.reporting import Written, tables
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import load_preset, narrowed, run_title, with_settings
 from calmoe.report.tables import COLUMNS
@@ -115,3 +117,35 @@ def test_only_common_protocols_are_compared():
     (run,) = both.runs
     both = Sources([run._replace(record=run.record | {"protocols": ["corrected", "published"]})], {})
     assert overview_of({"photo": sources("photo"), "sketch": both}).record["protocols"] == ["corrected"]
+
+
+def test_a_target_named_as_the_reports_own_files_gets_another_folder():
+    names = ("figures", "Tables", "report.html", "target-figures", "photo")
+    of = overview(names)
+    assert of.folders == {
+        "photo": "photo",
+        "figures": "target-target-figures",
+        "Tables": "target-Tables",
+        "report.html": "target-report.html",
+        "target-figures": "target-figures",
+    }
+    links = overview_page(of, {}, {}, {}).sections[-1].links
+    assert "target-Tables/report.html" in links.values()
+
+
+def test_every_target_is_written_where_its_link_leads(monkeypatch, tmp_path):
+    places = []
+
+    def write_run(sources, to, data, pdf):
+        places.append(to.relative_to(tmp_path))
+        to.mkdir(parents=True)
+        (to / "report.html").write_text("a whole report")
+        return Written(to / "report.html", [], [], {})
+
+    monkeypatch.setattr(reporting, "_write_run", write_run)
+    monkeypatch.setattr(overview_room, "overview_figures", lambda of, curves: ({}, {}))
+    page = reporting._write_overview(overview(["tables", "report.html"]), tmp_path, None, False).page
+    assert sorted(map(str, places)) == ["target-report.html", "target-tables"]
+    for place in places:
+        assert f'href="{place}/report.html"' in page.read_text()
+    assert (tmp_path / "tables/corrected.csv").exists()

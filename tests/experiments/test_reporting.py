@@ -1,4 +1,5 @@
 import json
+import math
 import shlex
 import shutil
 
@@ -12,6 +13,7 @@ from calmoe.experiments.reporting import write_report
 from calmoe.experiments.sealing import read_sealed, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
 from calmoe.experiments.store import RunFolder, read_results
+from calmoe.report.drawing import Drawn, new_figure
 from run_folders import drop, plain
 
 
@@ -194,6 +196,41 @@ def test_folders_of_another_kind_are_refused(finished, swept, tiny, quiet, tmp_p
     with pytest.raises(InputError, match="second sweep of eta"):
         write_report([swept[0], swept[0]], tmp_path / "report")
     assert not (tmp_path / "report").exists()
+
+
+def test_one_bad_figure_never_costs_the_report(finished, monkeypatch, tmp_path):
+    bad = new_figure(1, 1)
+    bad.subplots().plot([1, 2], [math.nan, math.nan], marker="o", markevery=0.15)  # fails when it is saved
+    drawn = {"frontier": Drawn(bad, "nothing"), "tilt": Drawn(new_figure(1, 1), "an empty figure")}
+    monkeypatch.setattr(reporting, "draw", lambda of_runs: (drawn, {}))
+    monkeypatch.setattr(reporting, "examples_figure", lambda found: 1 / 0)  # fails when it is drawn
+    written = write_report([finished], tmp_path / "report")
+    assert written.figures == ["tilt"]
+    assert written.missing["examples"] == "it could not be drawn (ZeroDivisionError: division by zero)"
+    assert written.missing["frontier"].startswith("it could not be drawn")
+    assert "Not drawn, frontier: it could not be drawn" in written.page.read_text()
+    assert not (tmp_path / "report/figures/frontier.png").exists()
+
+
+def test_wrong_data_that_were_asked_for_are_refused(finished, undrawn, tmp_path):
+    record = read_sealed(finished / "spec.json")
+    write_sealed(finished / "spec.json", {**record, "fingerprint": "of other images"})
+    elsewhere = tmp_path / "elsewhere"
+    with pytest.raises(InputError, match=f"there is no {elsewhere}: --data is"):
+        write_report([finished], tmp_path / "report", data=elsewhere)
+    elsewhere.mkdir()
+    with pytest.raises(InputError, match=r"the data in .*elsewhere are not those of the run: give its own"):
+        write_report([finished], tmp_path / "report", data=elsewhere)
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_file_is_no_place_for_a_report(finished, tmp_path):
+    for to in (tmp_path / "file", None):
+        where = to or finished / "report"
+        where.write_text("mine")
+        with pytest.raises(InputError, match=f"the report is a folder, and {where} is a file"):
+            write_report([finished], to)
+        assert where.read_text() == "mine"
 
 
 def test_without_the_images_there_are_no_examples(finished, undrawn, monkeypatch, tmp_path):

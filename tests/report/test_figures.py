@@ -1,9 +1,11 @@
+import warnings
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from calmoe.errors import InputError
-from calmoe.report.drawing import FULL, by_method, looks, over_seeds, save
+from calmoe.report.drawing import FULL, Drawn, by_method, draw_all, looks, new_figure, over_seeds, save
 from calmoe.report.figures import FIGURES, draw, histograms, reliability
 from calmoe.report.grouped import groups, levels
 from calmoe.report.inside import frontier, routing, tilt
@@ -110,6 +112,53 @@ def test_one_seed_has_no_band():
     assert "1 seed." in drawn["frontier"].alt
     assert not drawn["frontier"].figure.axes[0].patches
     assert not drawn["tilt"].figure.axes[0].collections
+
+
+def test_a_curve_without_values_is_left_out(curves, tmp_path):
+    far = [{**c, "frontier": {**c["frontier"], "ece": [0.3 for _ in c["frontier"]["ece"]]}} for c in curves]
+    (png,) = save(frontier(far), tmp_path / "frontier", formats=("png",))  # matplotlib draws only now
+    assert png.exists()
+    right = frontier(far).figure.axes[1]
+    assert not right.lines
+    assert [text.get_text() for text in right.texts] == ["no T reaches\nECE of 0.12 in every seed"]
+    mixed = [*[c for c in curves if c["method"] == "vanilla"], *[c for c in far if c["method"] == "robust"]]
+    right = frontier(mixed).figure.axes[1]
+    assert len(right.lines) == 1
+    assert not right.texts
+
+
+def test_an_ece_of_zero_draws_without_a_warning(curves, tmp_path):
+    for zeros in (5, None):
+        perfect = []
+        for c in curves:
+            eces = c["frontier"]["ece"]
+            kept = eces[zeros:] if zeros else []
+            zero = {"ece": [0.0] * (len(eces) - len(kept)) + kept}
+            perfect.append({**c, "frontier": {**c["frontier"], **zero}})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            drawn = frontier(perfect)
+            save(drawn, tmp_path / "frontier", formats=("png",))
+        assert len(drawn.figure.axes[0].patches) == (2 if zeros else 0)  # bands where they have a place
+        for band in drawn.figure.axes[0].patches:
+            assert np.isfinite(band.get_xy()).all()
+
+
+def test_one_bad_figure_does_not_cost_the_others(curves):
+    def bad():
+        raise IndexError("index 0 is\nout of bounds")
+
+    drawn, missing = draw_all({"bad": bad, "tilt": lambda: tilt(curves)})
+    assert list(drawn) == ["tilt"]
+    assert missing == {"bad": "it could not be drawn (IndexError: index 0 is out of bounds)"}
+
+
+def test_a_figure_that_cannot_be_saved_leaves_no_file(tmp_path):
+    figure = new_figure(1, 1)
+    figure.subplots().plot([1, 2], [np.nan, np.nan], marker="o", markevery=0.15)
+    with pytest.raises(InputError, match="it could not be drawn"):
+        save(Drawn(figure, "nothing"), tmp_path / "bad")
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_hard_subset():

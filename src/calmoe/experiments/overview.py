@@ -41,6 +41,14 @@ CAPTIONS = {
     "targets_scatter": "Accuracy against ECE after a temperature, a panel a target. Lower and further right "
     "is better; grey lines go through Vanilla MoE.",
 }
+FILES = {
+    "figures",
+    "tables",
+    "tables.md",
+    "report.html",
+    "results.jsonl",
+    "sources.json",
+}  # the overview's own
 SECTIONS = {  # heading: how to read it, tables by the end of their names, figures
     "Results": ("results", ("", "-scores"), ("targets",)),
     "Against Vanilla MoE": ("paired", ("-mean", "-paired"), ()),
@@ -67,6 +75,18 @@ class Overview(NamedTuple):
     @property
     def titles(self) -> dict[str, str]:
         return target_titles(self.record["spec"]["dataset"], self.targets)
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """Each target's folder in the report: its name, unless that is a name of the overview's own files."""
+        taken = {name.casefold() for name in self.targets} | FILES
+        folders = {}
+        for target in self.targets:
+            name = target
+            while name.casefold() in (FILES if name == target else taken):
+                name = f"target-{name}"
+            folders[target] = name
+        return folders
 
     @property
     def all(self) -> list[Source]:
@@ -171,7 +191,8 @@ def overview_page(
         )
         for heading, (told, ends, names) in SECTIONS.items()
     ]
-    links = {f"{title}: {target}/report.html": f"{target}/report.html" for target, title in titles.items()}
+    pages = {title: f"{overview.folders[target]}/report.html" for target, title in titles.items()}
+    links = {f"{title}: {page}": page for title, page in pages.items()}
     own = Section(
         heading="Each target", how="A whole report of each, in folders beside this page.", links=links
     )

@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
 from calmoe.experiments import overview
 from calmoe.experiments.engine import expected, results_table, threads
@@ -20,6 +21,7 @@ from calmoe.experiments.sources import (
     Source,
     Sources,
     domain_images,
+    has_images,
     read_targets,
     run_dataset,
     run_examples,
@@ -88,14 +90,15 @@ def tables(sources: Sources) -> dict[str, Grid]:
     return grids
 
 
-def figures(sources: Sources, to: Path, data: Path | None) -> tuple[dict[str, Drawn], dict[str, str]]:
+def figures(
+    sources: Sources, to: Path, dataset: Callable[[], ShiftDataset]
+) -> tuple[dict[str, Drawn], dict[str, str]]:
     """All figures by name, and by name why one is missing; the numbers behind them are left in `to`."""
     drawn: dict[str, Drawn] = {}
     missing: dict[str, str] = {}
     later: dict[str, Callable[[], Drawn]] = {}
     if sources.runs:
         drawn, missing = draw(read_curves(write_curves(sources.curves, to)))  # as anyone can from that file
-        dataset = cache(partial(run_dataset, sources, data))
         later["examples"] = lambda: examples_figure(
             _kept(run_examples(sources, dataset()), to / "examples.json")
         )
@@ -151,11 +154,18 @@ def write_report(
     `data` is where the dataset's files are, for the example images; with `pdf` the figures are written as PDF
     too.
     """
+    if data is not None and not data.exists():
+        raise InputError(
+            f"there is no {data}: --data is the folder with the dataset's files, or leave it out"
+        )
+    where = to or folders[0] / "report"
+    if where.exists() and not where.is_dir():
+        raise InputError(f"the report is a folder, and {where} is a file: give another with --to DIR")
     with threads(1):  # on a busy machine two take ten times as long
         targets = read_targets(folders)
         if len(targets) == 1:
             (sources,) = targets.values()
-            return _write_run(sources, to or folders[0] / "report", data, pdf)
+            return _write_run(sources, where, data, pdf)
         if to is None:
             raise InputError(
                 f"runs on {len(targets)} targets make a report of their own: say where, --to DIR"
@@ -164,32 +174,37 @@ def write_report(
 
 
 def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Written:
+    dataset = cache(partial(run_dataset, sources, data))
+    if data is not None and sources.runs and has_images(sources):
+        dataset()  # wrong data that were asked for are refused before anything is written
     grids = tables(sources)
     to.mkdir(parents=True, exist_ok=True)
-    drawn, missing = figures(sources, to, data)
-    pictures = _write_all(to, grids, drawn, CAPTIONS, sources.all, pdf)
+    drawn, missing = figures(sources, to, dataset)
+    pictures, unsaved = _write_all(to, grids, drawn, CAPTIONS, sources.all, pdf)
+    missing |= unsaved
     if sources.runs:
         _write_rows(to / RESULTS, sources.rows)
         write_json(to / "timing.json", timing(sources.runs[0]))
     for setting, sweep in sources.sweeps.items():
         _write_rows(to / f"sweep_{setting}.jsonl", sweep.rows)
     write_whole(to / "report.html", run_page(sources, grids, pictures, missing).html().encode())
-    return Written(to / "report.html", list(grids), list(drawn), missing)
+    return Written(to / "report.html", list(grids), list(pictures), missing)
 
 
 def _write_overview(of: overview.Overview, to: Path, data: Path | None, pdf: bool) -> Written:
     missing: dict[str, str] = {}
     for target, sources in of.targets.items():
-        written = _write_run(sources, to / target, data, pdf)
+        written = _write_run(sources, to / of.folders[target], data, pdf)
         missing |= {f"{target}/{name}": reason for name, reason in written.missing.items()}
     grids = overview.overview_tables(of)
     curves = {target: sources.curves for target, sources in of.targets.items()}
     drawn, undrawn = overview.overview_figures(of, curves)
-    pictures = _write_all(to, grids, drawn, overview.CAPTIONS, of.all, pdf)
+    pictures, unsaved = _write_all(to, grids, drawn, overview.CAPTIONS, of.all, pdf)
+    undrawn |= unsaved
     _write_rows(to / RESULTS, of.rows)
     page = overview.overview_page(of, grids, pictures, undrawn)
     write_whole(to / "report.html", page.html().encode())
-    return Written(to / "report.html", list(grids), list(drawn), missing | undrawn)
+    return Written(to / "report.html", list(grids), list(pictures), missing | undrawn)
 
 
 def _write_all(
@@ -199,8 +214,8 @@ def _write_all(
     captions: Mapping[str, str],
     sources: Sequence[Source],
     pdf: bool,
-) -> dict[str, Picture]:
-    """The tables, the figures and their sources as files; the figures again for the page."""
+) -> tuple[dict[str, Picture], dict[str, str]]:
+    """The tables, the figures and their sources as files; the figures again for the page, or why not."""
     for folder in ("tables", "figures"):
         (to / folder).mkdir(parents=True, exist_ok=True)
     write_whole(to / "tables.md", "\n".join(grid.markdown() for grid in grids.values()).encode())
@@ -208,11 +223,14 @@ def _write_all(
         write_whole(to / "tables" / f"{name}.tex", grid.latex().encode())
         write_whole(to / "tables" / f"{name}.csv", grid.csv().encode())
     write_json(to / "sources.json", [{**s.record, "sessions": s.sessions} for s in sources])
-    pictures = {}
+    pictures, missing = {}, {}
     for name, figure in drawn.items():
-        path, *_ = save(figure, to / "figures" / name, formats=("png", "pdf") if pdf else ("png",))
-        pictures[name] = Picture(name, path.read_bytes(), figure.alt, captions[name])
-    return pictures
+        try:
+            path, *_ = save(figure, to / "figures" / name, formats=("png", "pdf") if pdf else ("png",))
+            pictures[name] = Picture(name, path.read_bytes(), figure.alt, captions[name])
+        except InputError as error:
+            missing[name] = str(error)
+    return pictures, missing
 
 
 def _write_rows(path: Path, rows: Rows) -> None:

@@ -134,15 +134,21 @@ def _as_one(found: Sequence[Source]) -> Sources:
     return Sources([run for run in runs if run.rows], sweeps)
 
 
+def has_images(sources: Sources) -> bool:
+    """Whether the runs are on images, as far as their records tell."""
+    return sources.record["spec"]["model"]["backbone"] != "encoder"
+
+
 def run_dataset(sources: Sources, data: Path | None) -> ShiftDataset:
     """The data of the runs, whose images the figures show."""
     record = sources.record
     spec = record["spec"]
-    if spec["model"]["backbone"] == "encoder":
+    if not has_images(sources):
         raise InputError("the data are texts, not images")
     dataset = load_dataset(spec["dataset"], data, spec["protocol"], spec.get("target", ""))
     if dataset.fingerprint() != record["fingerprint"]:
-        raise InputError(f"the data in {data} are not those of the run")
+        where = f" in {data}" if data else ""
+        raise InputError(f"the data{where} are not those of the run: give its own with --data DIR")
     if not dataset.images:
         raise InputError("the data are not images")
     return dataset

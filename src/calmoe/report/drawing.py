@@ -150,14 +150,21 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def draw_all(figures: Mapping[str, Callable[[], Drawn]]) -> tuple[dict[str, Drawn], dict[str, str]]:
-    """All figures by name, and by name why one is missing."""
+    """All figures by name, and by name why one is missing: no figure costs the others."""
     drawn, missing = {}, {}
     for name, figure in figures.items():
         try:
             drawn[name] = figure()
         except InputError as error:
             missing[name] = str(error)
+        except Exception as error:  # whatever odd numbers lead matplotlib or us to
+            missing[name] = not_drawn(error)
     return drawn, missing
+
+
+def not_drawn(error: Exception) -> str:
+    """Why a figure is missing that nobody foresaw to be."""
+    return " ".join(f"it could not be drawn ({type(error).__name__}: {error})".split())
 
 
 def grid_of(n: int, widest: int = 5) -> tuple[int, int]:
@@ -171,7 +178,9 @@ def grid_of(n: int, widest: int = 5) -> tuple[int, int]:
 
 
 def band(axes: Axes, x: Any, mean: np.ndarray, error: np.ndarray, look: Look, **line: Any) -> None:
-    """A line and the standard error around it."""
+    """A line and the standard error around it; without values there is none: matplotlib cannot mark it."""
+    if np.isnan(mean).all():
+        return
     axes.plot(x, mean, color=look.colour, **line)
     if not np.isnan(error).all():
         axes.fill_between(x, mean - error, mean + error, color=look.colour, alpha=0.18, linewidth=0)
@@ -212,7 +221,10 @@ def handles(runs: dict[str, list[Curves]], **options: Any) -> list[Line2D]:
 
 
 def save(drawn: Drawn, path: Path, formats: Sequence[str] = ("png", "pdf"), dpi: int = DPI) -> list[Path]:
-    """Write `path` with each format's suffix; the same figure is the same bytes. PNG carries the alt text."""
+    """Write `path` with each format's suffix; the same figure is the same bytes. PNG carries the alt text.
+
+    matplotlib draws only now: an InputError says what it could not.
+    """
     metadata: dict[str, dict[str, Any]] = {
         "png": {"Software": None, "Description": drawn.alt},
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -222,8 +234,11 @@ def save(drawn: Drawn, path: Path, formats: Sequence[str] = ("png", "pdf"), dpi:
         if name not in metadata:
             raise InputError(f"unknown format {name!r}: choose among {', '.join(metadata)}")
         stream = io.BytesIO()
-        with rc_context(STYLE):
-            drawn.figure.savefig(stream, format=name, dpi=dpi, metadata=metadata[name])
+        try:
+            with rc_context(STYLE):
+                drawn.figure.savefig(stream, format=name, dpi=dpi, metadata=metadata[name])
+        except Exception as error:
+            raise InputError(not_drawn(error)) from error
         written.append(path.with_suffix(f".{name}"))
         write_whole(written[-1], stream.getvalue())
     return written

@@ -30,6 +30,7 @@ from calmoe.report.drawing import (
 )
 
 LEAST = 0.004  # of the ECE's logarithmic axis
+SHOWN = (2 * LEAST, 0.01)  # ECE and hard ECE that the axes always reach
 BUDGETS = np.geomspace(LEAST, 0.12, 120)
 BUDGETS_TOLD = (0.02, 0.05)
 HARD_UNIT = 0.1  # of hard ECE: as long on paper as a factor of e in ECE
@@ -70,14 +71,18 @@ def frontier(of_runs: Sequence[Curves]) -> Drawn:
         low, error = over_seeds(np.where(np.isnan(lowest).any(axis=0), np.nan, lowest))
         band(right, BUDGETS, low, error, look, lw=1, marker=look.marker, markevery=0.15)
         told_of.append(f"{look.title} {_told(seeds, chosen)}")
-    reach = np.array(tops).reshape(-1, 2).max(axis=0)
+    reach = np.maximum(np.array(tops).reshape(-1, 2).max(axis=0), SHOWN)
     left.set(xlabel=easier, ylabel=harder, ylim=(0, 1.12 * reach[1]), title="as T sweeps")
     right.set(xlabel=f"{easier} at most", ylabel=f"lowest {harder} of any T", title="what some T reaches")
     for axes, high in ((left, 1.3 * reach[0]), (right, BUDGETS[-1])):
-        axes.set(xscale="log", xlim=(LEAST, high))
+        axes.set_xlim(LEAST, high)  # first: a logarithmic scale cannot find limits where all is 0
+        axes.set_xscale("log")
         axes.set_xticks([tick for tick in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2) if LEAST <= tick <= high])
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
+    if not right.lines:
+        nothing = f"no T reaches\n{easier} of {BUDGETS[-1]:g} in every seed"
+        right.text(0.5, 0.5, nothing, transform=right.transAxes, ha="center", color=GREY)
     chosen_and_raw = [
         Line2D([], [], color=GREY, marker="o", ls="", label="T from validation"),
         Line2D([], [], color=GREY, marker="o", mfc="white", ls="", label="T = 1"),
@@ -113,9 +118,10 @@ def _at_common_temperatures(sweeps: Sequence[dict[str, Any]]) -> np.ndarray:
 def _normal_band(axes: Axes, points: np.ndarray, look: Look) -> None:
     """The standard error of the mean curve, measured across it: ± sqrt(nᵀ Σ n / seeds) along its normal n.
 
-    What is across is judged as the eye sees it: the ECE's axis is logarithmic.
+    What is across is judged as the eye sees it: the ECE's axis is logarithmic, where 0 has no place.
     """
-    if len(points) < 2:
+    points = points[:, points[..., 0].mean(axis=0) > 0]
+    if len(points) < 2 or points.shape[1] < 2:
         return
     mean = points.mean(axis=0)
     unit = np.stack([mean[:, 0], np.full(len(mean), HARD_UNIT)], axis=1)  # d log x = dx / x
