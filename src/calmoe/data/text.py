@@ -7,6 +7,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
@@ -43,6 +44,15 @@ def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> 
         if cached is not None:
             _write(cached, ids)
     return ids
+
+
+def check_classes(path: Path, labels: np.ndarray, names: Sequence[str]) -> None:
+    """Refuse training rows of one class only: nothing can be learned from them."""
+    found = [names[label] for label in np.unique(labels)]
+    if len(found) < 2:
+        raise InputError(
+            f"{path}: all {len(labels)} training rows are {found[0]}; it takes {' and '.join(names)} ones"
+        )
 
 
 def _tokenise(texts: Sequence[str], folder: Path) -> Tensor:
