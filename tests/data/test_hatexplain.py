@@ -149,7 +149,7 @@ def official_with(change):
         (
             write_lines,
             damage("hatexplain.jsonl", lambda b: b.replace(b'"val"', b"null")),
-            "no posts of split val: all of train, val, test need some",
+            "no posts of split val: each of train, val, test needs some",
         ),
         (
             write_lines,
@@ -191,7 +191,7 @@ WITHOUT_TARGETS = {name: value for name, value in LINE.items() if name != "targe
         ({**LINE, "targets": "xy"}, "targets must list each annotator's list of communities"),
         ({**LINE, "targets": ["Women", "Men"]}, "targets must list each annotator's list of communities"),
         ({**LINE, "targets": [[]]}, "targets must list each annotator's list of communities"),
-        ({**LINE, "targets": None}, "or be [] where nobody names any, not null"),
+        ({**LINE, "targets": None}, "or be [] for none at all, not null"),
     ],
 )
 def test_a_bad_line_names_the_field_and_what_it_may_be(tmp_path, line, said):

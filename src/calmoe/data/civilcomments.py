@@ -117,8 +117,8 @@ def read_comments(path: Path) -> Comments:
                     raise InputError("it is not UTF-8: save the file as UTF-8")
                 if len(row) != len(header):
                     raise InputError(
-                        f"{len(row)} values for {len(header)} columns; is the file cut, or a text with commas "
-                        "or line ends not in quotes?"
+                        f"{len(row)} values for {len(header)} columns; is the file cut, or a text with "
+                        "commas or line ends not in quotes?"
                     )
                 if row[split] not in SPLITS:
                     raise InputError(f"{SPLIT} must be one of {', '.join(SPLITS)}, not {row[split]!r}")

@@ -63,7 +63,7 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
     empty = [name for name in SPLITS if name not in splits]
     if empty:
         raise InputError(
-            f"{data}: no posts of split {' or '.join(empty)}: all of {', '.join(SPLITS)} need some"
+            f"{data}: no posts of split {', '.join(empty)}: each of {', '.join(SPLITS)} needs some"
         )
     check_classes(Path(data), labels[splits == "train"], CLASSES)
     ids = token_ids([post.text for post in posts], encoder, Path(data))
@@ -169,7 +169,7 @@ def _post(place: str, text: Any, split: Any, labels: Any, targets: Any) -> Post:
         fitting,
         "targets",
         targets,
-        "list each annotator's list of communities, or be [] where nobody names any",
+        "list each annotator's list of communities, or be [] for none at all",
     )
     return Post(text=text, split=split or "", labels=tuple(labels), targets=tuple(map(frozenset, targets)))
 

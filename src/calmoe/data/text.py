@@ -15,7 +15,14 @@ from torch import Tensor
 
 from calmoe.errors import InputError
 from calmoe.files import CACHE, write_whole
-from calmoe.pretrained import PADDING, encoder_folder, files_digest, tokenizer_files, transformers
+from calmoe.pretrained import (
+    PADDING,
+    encoder_folder,
+    files_digest,
+    load_tokenizer,
+    tokenizer_files,
+    transformers,
+)
 
 LENGTH = 128  # tokens of a row, as in the paper: longer texts are cut, shorter ones filled up
 CHUNK = 10_000
@@ -56,12 +63,8 @@ def check_classes(path: Path, labels: np.ndarray, names: Sequence[str]) -> None:
 
 
 def _tokenise(texts: Sequence[str], folder: Path) -> Tensor:
-    with transformers() as library:
-        try:
-            tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # damaged files may raise anything
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"the tokenizer in {folder} cannot be read ({reason}): save it again") from None
+    tokenizer = load_tokenizer(folder)
+    with transformers():
         ids = torch.full((len(texts), LENGTH), PADDING, dtype=torch.int32)
         for start in range(0, len(texts), CHUNK):
             part = list(texts[start : start + CHUNK])
