@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from calmoe.cli import app
+from calmoe.cli import GOES_ON, app
 from calmoe.data import cifar10h
 from calmoe.experiments import engine
 
@@ -95,7 +95,18 @@ def test_interrupted(monkeypatch):
 
     monkeypatch.setattr(engine, "run", interrupted)
     result = calmoe("run", "digits")
-    assert (result.exit_code, result.stderr) == (130, "stopped; run the same command to continue\n")
+    assert (result.exit_code, result.stderr) == (130, f"{GOES_ON}\n")
+
+
+def test_only_what_goes_on_is_said_to_go_on(monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("calmoe.data.download.fetch_cifar10h", interrupted)
+    monkeypatch.setattr("calmoe.predictions.Predictions.load", interrupted)
+    goes_on = "stopped; the same command goes on where the download ended\n"
+    assert calmoe("data", "cifar10h", "--to", tmp_path).stderr == goes_on
+    assert calmoe("audit", tmp_path / "file").stderr == "stopped\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["run"], ["data"]])
@@ -132,7 +143,7 @@ def test_from_source_and_stopped_by_the_user(tmp_path):
     assert process.stdout.readline().startswith("seed 42 single epoch 1/5000 loss ")
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]
-    assert (process.returncode, errors) == (130, "stopped; run the same command to continue\n")
+    assert (process.returncode, errors) == (130, f"{GOES_ON}\n")
 
 
 @pytest.mark.slow

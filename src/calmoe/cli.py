@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from calmoe.experiments.sweep import Sweep
 
 
+GOES_ON = (
+    "stopped; the same command goes on after the last finished node or checkpoint (one every 30 seconds of "
+    "training); what came after it is trained again"
+)
+AFTER_STOPPING = {
+    "run": GOES_ON,
+    "sweep": GOES_ON,
+    "data": "stopped; the same command goes on where the download ended",
+}
+
+
 class Commands(TyperGroup):
     """What goes wrong is told in one line, without a traceback."""
 
@@ -28,7 +39,7 @@ class Commands(TyperGroup):
             where = f"{error.filename}: " if error.filename else ""
             _stop(f"error: {where}{error.strerror or error}", 2)
         except KeyboardInterrupt:
-            _stop("stopped; run the same command to continue", 130)
+            _stop(AFTER_STOPPING.get(ctx.invoked_subcommand, "stopped"), 130)
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)

@@ -39,14 +39,28 @@ def encoder_folder(name: str) -> Path:
     return Path(name) if Path(name).is_dir() else _from_hub(name)
 
 
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in VOCABULARIES)
+
+
 def tokenizer_files(folder: Path) -> list[Path]:
     """All that decides how the folder's tokenizer cuts a text; without a vocabulary it is an error."""
-    if not any((folder / name).is_file() for name in VOCABULARIES):
+    if not has_tokenizer(folder):
         raise InputError(
             f"{folder} has no tokenizer: {folder / VOCABULARIES[0]} (or {VOCABULARIES[1]}) is missing; "
             "save it there with the model's own tokenizer.save_pretrained"
         )
     return [folder / name for name in TOKENIZER if (folder / name).is_file()]
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The folder's tokenizer."""
+    with transformers() as library:
+        try:
+            return library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # damaged files may raise anything
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"the tokenizer in {folder} cannot be read ({reason}): save it again") from None
 
 
 def weights_files(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from calmoe.backbones.encoder import Encoder, masked_mean
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError
 from calmoe.pretrained import PADDING
-from encoders import save_encoder
+from encoders import WORDS, save_encoder, save_tokenizer
 
 TEXTS = ["you are a good man", "bad", "the kind and awful persons . . ."]
 
@@ -95,6 +95,24 @@ def test_what_is_wrong_is_named(folder, ids, tmp_path):
         build_backbone("encoder", (200,), weights=folder)
     with pytest.raises(InputError, match="rows of token ids"):
         build_backbone("encoder", (3, 32, 32), weights=folder)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_has_vectors_is_refused(tmp_path):
+    save_encoder(tmp_path)
+    save_tokenizer(tmp_path, [*WORDS, "more", "words"])
+    with pytest.raises(InputError, match="has 21 tokens, the model vectors for 19: save the model's own"):
+        Encoder(tmp_path)
+    save_tokenizer(tmp_path, WORDS[:-1])  # fewer are no harm: many models are padded
+    assert Encoder(tmp_path).out_features == 16
+
+
+def test_a_model_that_is_no_encoder_of_texts_is_refused(tmp_path):
+    from transformers import T5Config, T5Model
+
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2, "vocab_size": 19}
+    T5Model(T5Config(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"\(t5\) is no encoder of texts"):
+        Encoder(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "renamed"])

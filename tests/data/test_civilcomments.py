@@ -21,8 +21,12 @@ def test_rows_labels_and_groups_are_those_of_the_file(encoder, tmp_path):
     data = civilcomments.load(tmp_path, encoder=encoder)
     by_split = {name: [row for row in rows if row["split"] == name] for name in ("train", "val", "test")}
     assert [len(split) for split in data.splits.values()] == [216, 24, 80]  # 240 train, 80 val, 80 test
-    pool = [*data.train.labels.tolist(), *data.validation.labels.tolist()]
-    assert pool == [int(row["toxicity"] >= 0.5) for row in by_split["train"]]
+    pool = token_ids([row["comment_text"] for row in by_split["train"]], encoder)
+    ours = torch.cat([data.train.inputs, data.validation.inputs])
+    assert sorted(ours.tolist()) == sorted(pool.tolist())
+    assert data.train.labels.sum() + data.validation.labels.sum() == sum(
+        row["toxicity"] >= 0.5 for row in by_split["train"]
+    )
     assert data.test.labels.tolist() == [int(row["toxicity"] >= 0.5) for row in by_split["test"]]
     assert list(data.test.groups) == [*IDENTITIES, "identity_any"]
     for name, column in data.test.groups.items():
@@ -44,20 +48,35 @@ def test_the_published_draw_of_the_training_rows(encoder, tmp_path, monkeypatch)
 
     rows = write_comments(tmp_path)
     monkeypatch.setattr(civilcomments, "TRAINING_ROWS", 100)
-    data = civilcomments.load(tmp_path, encoder=encoder)
+    data = civilcomments.load(tmp_path, "published", encoder=encoder)
     assert [len(split) for split in data.splits.values()] == [90, 10, 80]
     toxic = np.array([row["toxicity"] >= 0.5 for row in rows if row["split"] == "train"])
     order = np.random.RandomState(42).permutation(240)[:100]
     assert data.validation.labels.tolist() == toxic[order[90:]].astype(int).tolist()
 
 
-def test_protocols_train_and_validate_on_the_same_rows(encoder, tmp_path):
-    write_comments(tmp_path)
+def sort_by_class(folder):
+    """As a user's file may be: all civil rows first."""
+    toxic = iter(range(400))
+    write_comments(folder, change=lambda row: {**row, "toxicity": float(next(toxic) >= 300)})
+
+
+def test_corrected_validates_on_a_tenth_of_each_class(encoder, tmp_path):
+    sort_by_class(tmp_path)
+    data = civilcomments.load(tmp_path, encoder=encoder)
+    assert np.bincount(data.train.labels).tolist() == [162, 54]
+    assert np.bincount(data.validation.labels).tolist() == [18, 6]
+    assert data.fingerprint() == civilcomments.load(tmp_path, encoder=encoder).fingerprint()
+
+
+def test_published_validates_on_the_last_tenth_as_drawn(encoder, tmp_path):
+    sort_by_class(tmp_path)
     corrected, published = (
         load_dataset("civilcomments", tmp_path, p, encoder=encoder) for p in ("corrected", "published")
     )
-    assert corrected.training_fingerprint() == published.training_fingerprint()
-    assert torch.equal(corrected.validation.inputs, published.validation.inputs)
+    assert np.bincount(published.validation.labels).tolist() == [0, 24]
+    assert corrected.training_fingerprint() != published.training_fingerprint()
+    assert torch.equal(corrected.test.inputs, published.test.inputs)
     assert not published.validation_augmented
 
 
@@ -72,6 +91,39 @@ def test_the_folder_that_wilds_unpacks_serves_as_well(encoder, tmp_path):
 def test_a_blank_identity_is_no_mention(tmp_path):
     write_comments(tmp_path, 20, change=lambda row: {**row, "male": ""})
     assert not read_comments(tmp_path / FILE).identities["male"].any()
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
+    write_comments(tmp_path, 20, columns=COLUMNS[2:])
+    plain = read_comments(tmp_path / FILE)
+    rewrite(tmp_path, lambda b: b"\xef\xbb\xbf" + b)
+    assert read_comments(tmp_path / FILE).texts == plain.texts
+
+
+def in_row_6(**cells):
+    """A change of the sixth row only."""
+    numbers = iter(range(1, 401))
+    return lambda row: {**row, **(cells if next(numbers) == 6 else {})}
+
+
+@pytest.mark.parametrize("value", ["", "nan", "7", "inf", "-0.1", "high"])
+@pytest.mark.parametrize("column", ["toxicity", "female"])
+def test_a_score_is_a_number_from_0_to_1(tmp_path, column, value):
+    """A row is not a line: every comment here has two. Only identities may be blank."""
+    write_comments(tmp_path, 20, change=in_row_6(**{column: value}))
+    if (column, value) == ("female", ""):
+        assert not read_comments(tmp_path / FILE).identities["female"][5]
+        return
+    said = rf"{FILE}, row 6 \(line 13\): {column} must be a number from 0 to 1, not '{value}'$"
+    with pytest.raises(InputError, match=said):
+        read_comments(tmp_path / FILE)
+
+
+def test_a_byte_that_is_not_utf_8_is_found_in_its_row(tmp_path):
+    write_comments(tmp_path, 20, change=in_row_6(comment_text="caf\x07"))
+    rewrite(tmp_path, lambda b: b.replace(b"\x07", b"\xe9"))
+    with pytest.raises(InputError, match=r"row 6 \(line 12\): it is not UTF-8: save the file as UTF-8"):
+        read_comments(tmp_path / FILE)
 
 
 def without(*columns):
@@ -89,25 +141,45 @@ def rewrite(folder, change):
         (lambda d: (d / FILE).unlink(), f"{FILE} is missing: get WILDS'"),
         (
             lambda d: write_comments(d, columns=without("split", "black")),
-            f"{FILE} has no column split, black",
+            rf"{FILE}, header: no column split, black; docs/text\.md",
         ),
-        (lambda d: rewrite(d, lambda b: b""), f"{FILE} has no column comment_text, split, toxicity"),
-        (lambda d: rewrite(d, lambda b: b.replace("é".encode(), b"\xe9")), f"{FILE} is not UTF-8 after row"),
-        (lambda d: rewrite(d, lambda b: b[:-20]), rf"{FILE}, line \d+: \d+ values for 21 columns"),
-        (lambda d: rewrite(d, lambda b: b[: b.rindex(b",\nsaid")]), rf"{FILE}, line \d+: 3 values for 21"),
+        (lambda d: rewrite(d, lambda b: b""), f"{FILE}, header: no column comment_text, split, toxicity"),
+        (
+            lambda d: rewrite(d, lambda b: b.replace(b",", b";")),
+            f"{FILE}, header: its columns are separated by semicolons: save it with commas",
+        ),
+        (
+            lambda d: rewrite(d, lambda b: b.replace(b",", b"\t")),
+            "its columns are separated by tabs",
+        ),
+        (
+            lambda d: rewrite(d, lambda b: b.decode().encode("utf-16")),
+            f"{FILE}, header: it is not UTF-8: save the file as UTF-8",
+        ),
+        (
+            lambda d: rewrite(d, lambda b: b[:-20]),
+            rf"{FILE}, row 400 \(line \d+\): \d+ values for 21 columns; is the file cut",
+        ),
+        (
+            lambda d: rewrite(d, lambda b: b[: b.rindex(b",\nsaid")]),
+            rf"{FILE}, row 400 \(line \d+\): 3 values for 21",
+        ),
         (
             lambda d: rewrite(d, lambda b: b.replace(b"7\r\n", b'"' + b"7" * 200_000)),
-            "is no csv file after row 0",
+            r"row 1 \(line \d+\): field larger",
         ),
         (
-            lambda d: write_comments(d, change=lambda row: {**row, "toxicity": "much"}),
-            f"{FILE}, line 3: 'much' is no number",
+            lambda d: write_comments(d, change=in_row_6(split="dev")),
+            r"row 6 \(line 13\): split must be one of train, val, test, not 'dev'",
         ),
         (
-            lambda d: write_comments(d, change=lambda row: {**row, "split": "dev"}),
-            "has a split 'dev', none of",
+            lambda d: write_comments(d, 4),
+            "has 3 rows of split train and 0 of test: it needs 10 and 1 at least",
         ),
-        (lambda d: write_comments(d, 4), "has 3 training and 0 test rows"),
+        (
+            lambda d: write_comments(d, change=lambda row: {**row, "toxicity": 0.0}),
+            "all 216 training rows are civil; it takes civil and toxic ones",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(encoder, tmp_path, break_it, words):

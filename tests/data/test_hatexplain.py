@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -135,22 +136,25 @@ def official_with(change):
             official_with(lambda p: p.pop("annotators")),
             r"dataset\.json, post 5_gab: no whole",
         ),
-        (write_official, official_with(lambda p: p["annotators"][0].update(label="rude")), "post 5_gab"),
-        (write_lines, damage("hatexplain.jsonl", lambda b: b[:-9]), r"hatexplain\.jsonl, line 300: no whole"),
         (
-            write_lines,
-            damage("hatexplain.jsonl", lambda b: b.replace(b"you", b"\xff")),
-            r"jsonl is not UTF-8",
+            write_official,
+            official_with(lambda p: p["annotators"][0].update(label="rude")),
+            r'post 5_gab: labels must list .*, not \["rude", ',
         ),
         (
             write_lines,
-            damage("hatexplain.jsonl", lambda b: b.replace(b'"val"', b'"dev"')),
-            "line 6: no whole",
+            damage("hatexplain.jsonl", lambda b: b.replace(b"you", b"\xff")),
+            r"jsonl is not UTF-8: save it",
         ),
         (
             write_lines,
             damage("hatexplain.jsonl", lambda b: b.replace(b'"val"', b"null")),
-            "no posts in one of",
+            "no posts of split val: each of train, val, test needs some",
+        ),
+        (
+            write_lines,
+            damage("hatexplain.jsonl", lambda b: re.sub(rb'"(offensive|hatespeech)"', b'"normal"', b)),
+            "all 80 training rows are normal; it takes normal and toxic ones",
         ),
     ],
 )
@@ -161,6 +165,49 @@ def test_what_is_wrong_is_named_in_one_line(encoder, tmp_path, write, break_it, 
         hatexplain.load(tmp_path, encoder=encoder)
     assert str(tmp_path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+LINE = {"text": "good", "labels": ["normal", "offensive"], "targets": [[], ["Women"]], "split": "train"}
+WITHOUT_TARGETS = {name: value for name, value in LINE.items() if name != "targets"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{not json", "it is no whole JSON ("),
+        (json.dumps(LINE).encode()[:-9], "it is no whole JSON ("),
+        ([1, 2], "a line must be an object with text, labels, targets, split"),
+        (WITHOUT_TARGETS, "it has no targets; a post has text, labels, targets, split"),
+        ({**LINE, "text": 3}, "text must be a string, not 3"),
+        (
+            {**LINE, "split": "dev"},
+            'split must be one of train, val, test, or null to leave it out, not "dev"',
+        ),
+        ({**LINE, "split": ["val"]}, 'or null to leave it out, not ["val"]'),
+        ({**LINE, "labels": ["toxic"]}, 'all of normal, offensive, hatespeech, not ["toxic"]'),
+        ({**LINE, "labels": []}, "labels must list a word for each annotator"),
+        ({**LINE, "labels": 3}, "labels must list a word for each annotator"),
+        ({**LINE, "labels": "normal"}, "labels must list a word for each annotator"),
+        ({**LINE, "targets": "xy"}, "targets must list each annotator's list of communities"),
+        ({**LINE, "targets": ["Women", "Men"]}, "targets must list each annotator's list of communities"),
+        ({**LINE, "targets": [[]]}, "targets must list each annotator's list of communities"),
+        ({**LINE, "targets": None}, "or be [] for none at all, not null"),
+    ],
+)
+def test_a_bad_line_names_the_field_and_what_it_may_be(tmp_path, line, said):
+    path = tmp_path / "hatexplain.jsonl"
+    bad = line if isinstance(line, bytes) else json.dumps(line).encode()
+    path.write_bytes(json.dumps(LINE).encode() + b"\r\n\r\n" + bad + b"\r\n")
+    with pytest.raises(InputError) as refusal:
+        hatexplain.read_posts(tmp_path)
+    assert str(refusal.value).startswith(f"{path}, line 3: ")
+    assert said in str(refusal.value)
+
+
+def test_targets_may_be_left_empty(tmp_path):
+    (tmp_path / "hatexplain.jsonl").write_text(json.dumps({**LINE, "targets": []}))
+    (post,) = hatexplain.read_posts(tmp_path)
+    assert not post.communities
 
 
 def test_a_folder_is_needed():

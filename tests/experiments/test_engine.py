@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import sys
 import time
 from dataclasses import replace
 
@@ -87,6 +88,40 @@ def test_another_run_is_refused(finished, tiny, quiet):
         run(narrowed(tiny, protocol="published"), finished, console=quiet)
     with pytest.raises(InputError, match="holds another run"):
         run(with_settings(tiny, ["epochs=5"]), finished, only_report=True, console=quiet)
+
+
+def test_what_differs_is_told_in_words_not_digests(finished, tiny, quiet, monkeypatch):
+    with pytest.raises(InputError) as refusal:
+        run(narrowed(tiny, protocol="published"), finished, console=quiet)
+    assert "(protocol is 'corrected' there, 'published' here): give" in str(refusal.value)
+    digits = load_dataset("digits")
+    fewer = replace(digits, train=digits.train.take(range(100)))
+    monkeypatch.setattr(engine, "load_dataset", lambda *_: fewer)
+    with pytest.raises(InputError) as refusal:
+        run(tiny, finished, console=quiet)
+    said = "(the data differ: other images or texts than those this folder was trained on): give another"
+    assert said in str(refusal.value)
+
+
+def test_a_model_that_cannot_be_built_leaves_no_folder(tiny, quiet, tmp_path):
+    spec = with_settings(tiny, ["backbone=encoder"])
+    for start in (run, show_plan):
+        with pytest.raises(InputError, match="digits and the backbone 'encoder' do not go together"):
+            start(spec, tmp_path / "run", console=quiet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_tensorboard_no_folder_is_begun(tiny, quiet, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(InputError, match="pip install 'calmoe"):
+        run(tiny, tmp_path / "run", tensorboard=True, console=quiet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_builds_no_model(finished, tiny, quiet, monkeypatch):
+    monkeypatch.setattr("calmoe.training.trainer.make_backbone", lambda *_: pytest.fail("built"))
+    assert run(tiny, finished, console=quiet).exit_code == 0
+    show_plan(tiny, finished, console=quiet)
 
 
 def test_the_published_protocol_has_its_own_rows(tiny, quiet, tmp_path):

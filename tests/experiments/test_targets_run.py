@@ -168,7 +168,10 @@ def test_bad_combinations_are_one_line(runs, images, finished, tmp_path):
     other = shutil.copytree(runs["photo"], tmp_path / "other")
     folder = RunFolder(other)
     folder.write_record({**folder.record(), "fingerprint": "of other images"})
-    assert_refused(calmoe("report", runs["photo"], other, "--to", to), "fingerprint is ")
+    assert_refused(
+        calmoe("report", runs["photo"], other, "--to", to),
+        "the data differ: other images or texts than those of the first)",
+    )
     assert not to.exists()
 
 

@@ -13,7 +13,15 @@ from calmoe.experiments.spec import load_preset
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.predictions import Predictions
 from calmoe.training import Trainer
-from encoders import COLUMNS, IDENTITIES, save_encoder, write_comments
+from encoders import (
+    COLUMNS,
+    IDENTITIES,
+    WORDS,
+    save_encoder,
+    save_model,
+    save_tokenizer,
+    write_comments,
+)
 
 SMALL = [
     "--methods",
@@ -71,12 +79,11 @@ def test_the_presets_hold_the_papers_settings():
     assert (civil.model.pooling, hate.model.pooling) == ("cls", "mean")
 
 
-def test_the_table_is_judged_under_both_protocols(finished):
+def test_the_table_is_judged_under_the_protocol_that_chose_the_rows(finished):
     out, shown = finished
-    for protocol in ("corrected", "published"):
-        assert re.search(rf"civilcomments, \S+ \(the paper: DistilBERT\), {protocol} protocol", shown)
+    assert re.search(r"civilcomments, \S+ \(the paper: DistilBERT\), corrected protocol", shown)
     rows = read_results(out)
-    assert len(rows) == 2 * 5
+    assert [row["protocol"] for row in rows] == ["corrected"] * 5
     assert {(row["n"], row["n_hard"]) for row in rows} == {(80, hard_rows(out))}
     assert all(row["hard_ece"] is not None for row in rows)
 
@@ -94,8 +101,9 @@ def test_the_groups_are_the_identities(finished):
 
 
 @pytest.mark.slow
-def test_the_report_and_the_comparison_with_the_paper(finished, tmp_path):
-    out, _ = finished
+def test_the_report_and_the_comparison_with_the_paper(data, encoder, tmp_path):
+    out = tmp_path / "published"
+    assert run(data, encoder, out, "--protocol", "published").exit_code == 0
     result = calmoe("report", out, "--to", tmp_path)
     assert result.exit_code == 0, result.output
     assert (tmp_path / "report.html").is_file()
@@ -125,8 +133,44 @@ def test_other_weights_are_another_run(finished, encoder, data, tmp_path):
     other = save_encoder(tmp_path / "other", dropout=0.5)
     result = run(data, other, finished[0])
     assert result.exit_code == 2
-    assert "holds another run (weights is" in result.stderr
-    assert RunFolder(finished[0]).record()["weights"] in result.stderr
+    said = "holds another run (the weights differ: other weights than those this folder was trained on):"
+    assert said in result.stderr
+    assert RunFolder(finished[0]).record()["weights"] not in result.stderr
+
+
+def test_other_texts_are_another_run(finished, encoder, tmp_path):
+    write_comments(tmp_path, 399)
+    result = run(tmp_path, encoder, finished[0])
+    assert result.exit_code == 2
+    said = "(the data differ: other images or texts than those this folder was trained on): give another"
+    assert said in result.stderr
+
+
+def cut(encoder):
+    path = encoder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+BROKEN = {
+    "cannot be read": cut,
+    "reads at most 64 tokens": lambda encoder: save_model(encoder, positions=64),
+    "has 20 tokens, the model vectors for 19": lambda encoder: save_tokenizer(encoder, [*WORDS, "more"]),
+}
+
+
+@pytest.mark.parametrize("said", BROKEN)
+def test_an_encoder_that_is_refused_leaves_no_folder_behind(data, encoder, tmp_path, said):
+    """So that the same command runs once the file is repaired; a dry run tells it as well."""
+    broken = shutil.copytree(encoder, tmp_path / "encoder")
+    BROKEN[said](broken)
+    for more in ([], ["--dry-run"]):
+        result = run(data, broken, tmp_path / "run", *more)
+        assert result.exit_code == 2, result.output
+        assert said in result.stderr
+        assert not (tmp_path / "run").exists()
+    shutil.rmtree(broken)
+    shutil.copytree(encoder, broken)
+    assert run(data, broken, tmp_path / "run", "--dry-run").exit_code == 0
 
 
 def test_stopped_and_continued_is_bit_for_bit_the_same(finished, encoder, data, tmp_path):
@@ -153,13 +197,13 @@ def missing(name):
             lambda data, _: write_comments(
                 data, columns=[name for name in COLUMNS if name != "identity_any"]
             ),
-            "all_data_with_identities.csv has no column identity_any",
+            "all_data_with_identities.csv, header: no column identity_any",
         ),
         (
             lambda data, _: (data / "all_data_with_identities.csv").write_bytes(
                 (data / "all_data_with_identities.csv").read_bytes().replace("é".encode(), b"\xe9")
             ),
-            "all_data_with_identities.csv is not UTF-8",
+            "all_data_with_identities.csv, row 1 (line 3): it is not UTF-8",
         ),
         (missing("model.safetensors"), "model.safetensors is missing"),
         (missing("tokenizer.json"), "tokenizer.json (or vocab.txt) is missing"),

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from calmoe.errors import InputError, check_known
-from calmoe.pretrained import PADDING, encoder_folder, transformers, weights_files
+from calmoe.pretrained import (
+    PADDING,
+    encoder_folder,
+    has_tokenizer,
+    load_tokenizer,
+    transformers,
+    weights_files,
+)
 
 POOLINGS = ("cls", "mean")
 
@@ -25,7 +32,9 @@ class Encoder(nn.Module):
         if not str(weights):
             raise InputError("the encoder needs a model: give its folder or its hub name, --set weights=DIR")
         self.pooling = pooling
-        self.model = _load(encoder_folder(str(weights)))
+        folder = encoder_folder(str(weights))
+        self.model = _load(folder)
+        _check_vocabulary(self.model, folder)
         self.out_features: int = self.model.config.hidden_size
         longest = getattr(self.model.config, "max_position_embeddings", None)
         if length is not None and longest is not None and length > longest:
@@ -45,6 +54,22 @@ def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:
     """
     weights = mask / mask.sum(1, keepdim=True).clamp(min=1)
     return (hidden * weights.unsqueeze(2)).sum(1)
+
+
+def _check_vocabulary(model: Any, folder: Path) -> None:
+    """Every token of the folder's tokenizer, if it has one, needs a vector."""
+    vectors = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    if vectors is None or model.config.is_encoder_decoder:
+        raise InputError(
+            f"the model in {folder} ({model.config.model_type}) is no encoder of texts: give one such as "
+            "distilbert-base-uncased"
+        )
+    tokens = max(load_tokenizer(folder).get_vocab().values()) + 1 if has_tokenizer(folder) else 0
+    if tokens > vectors:
+        raise InputError(
+            f"the tokenizer in {folder} has {tokens:,} tokens, the model vectors for {vectors:,}: save the "
+            "model's own tokenizer there"
+        )
 
 
 def _load(folder: Path) -> Any:

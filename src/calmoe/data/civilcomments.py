@@ -1,11 +1,12 @@
 """CivilComments in the layout of WILDS: is an online comment toxic? Hard are those that mention an identity.
 
-Both protocols train on the same rows, as the authors' code draws them: 50,000 of the WILDS training comments,
-in random order, of which the last tenth validates. There is no augmentation for text, so that they differ in
-the temperature's solver only. All WILDS test comments are test; its validation comments are not used.
+Both protocols draw the same rows as the authors' code: 50,000 of the WILDS training comments, all where there
+are fewer. `corrected` validates on a tenth of each class, `published` on the last tenth as drawn, which in a
+file of fewer rows is in file order. All WILDS test comments are test; its validation comments are not used.
 """
 
 import csv
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import numpy as np
 import torch
 
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
-from calmoe.data.splits import last_rows_holdout
-from calmoe.data.text import token_ids
+from calmoe.data.splits import last_rows_holdout, stratified_holdout
+from calmoe.data.text import check_classes, token_ids
 from calmoe.errors import InputError
 
 FILE, WILDS = "all_data_with_identities.csv", "civilcomments_v1.0"
@@ -22,9 +23,13 @@ GET_IT = "get WILDS' civilcomments_v1.0 (docs/text.md says where)"
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 ANY = "identity_any"
 TEXT, SPLIT, TOXICITY = "comment_text", "split", "toxicity"
+NUMBERS = (TOXICITY, *IDENTITIES, ANY)
 SPLITS = ("train", "val", "test")
+CLASSES = ("civil", "toxic")
 TRAINING_ROWS = 50_000
-SEED = 42
+DRAW_SEED = 42
+HELD_OUT = 0.1
+SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,12 +52,18 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
     pool = drawn(np.flatnonzero(comments.splits == "train"))
     test = np.flatnonzero(comments.splits == "test")
     if len(pool) < 10 or not len(test):
-        raise InputError(f"{path} has {len(pool)} training and {len(test)} test rows: {GET_IT}")
-    ids = token_ids([comments.texts[row] for row in (*pool, *test)], encoder, Path(data))
-    everything = Split(
-        inputs=ids, labels=torch.from_numpy(comments.toxic[np.r_[pool, test]].astype(np.int64))
+        raise InputError(
+            f"{path} has {len(pool)} rows of split train and {len(test)} of test: it needs 10 and 1 at least"
+        )
+    labels = comments.toxic.astype(np.int64)
+    train, validation = (
+        last_rows_holdout(len(pool), HELD_OUT)
+        if protocol == "published"
+        else stratified_holdout(labels[pool], HELD_OUT, SEED)
     )
-    train, validation = last_rows_holdout(len(pool), 0.1)
+    check_classes(path, labels[pool[train]], CLASSES)
+    ids = token_ids([comments.texts[row] for row in (*pool, *test)], encoder, Path(data))
+    everything = Split(inputs=ids, labels=torch.from_numpy(labels[np.r_[pool, test]]))
     tested = everything.take(np.arange(len(pool), len(everything)))
     return ShiftDataset(
         name="civilcomments",
@@ -63,7 +74,7 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
             labels=tested.labels,
             groups={name: mentioned[test] for name, mentioned in comments.identities.items()},
         ),
-        class_names=("civil", "toxic"),
+        class_names=CLASSES,
         hard=ANY,
         protocol=protocol,
     )
@@ -77,7 +88,7 @@ def drawn(rows: np.ndarray) -> np.ndarray:
     """
     if len(rows) <= TRAINING_ROWS:
         return rows
-    generator = np.random.RandomState(SEED)
+    generator = np.random.RandomState(DRAW_SEED)
     return rows[generator.choice(len(rows), TRAINING_ROWS, replace=False)]
 
 
@@ -91,46 +102,71 @@ def find_file(data: Path) -> Path:
 
 def read_comments(path: Path) -> Comments:
     """All rows of the file; a comment is toxic, and mentions an identity, from a score of 0.5 on."""
-    numbers = (TOXICITY, *IDENTITIES, ANY)
     texts: list[str] = []
     splits: list[str] = []
     scores: list[list[float]] = []
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            rows = csv.reader(stream)
+    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
+        rows = csv.reader(stream)
+        try:
             header = next(rows, [])
-            missing = [name for name in (TEXT, SPLIT, *numbers) if name not in header]
-            if missing:
-                raise InputError(f"{path} has no column {', '.join(missing)}: {GET_IT}")
+            _check_header(header)
             text, split = header.index(TEXT), header.index(SPLIT)
-            places = [header.index(name) for name in numbers]
+            places = [(name, header.index(name)) for name in NUMBERS]
             for row in filter(None, rows):
+                if not _utf8(row):
+                    raise InputError("it is not UTF-8: save the file as UTF-8")
                 if len(row) != len(header):
                     raise InputError(
-                        f"{path}, line {rows.line_num}: {len(row)} values for {len(header)} columns; {GET_IT}"
+                        f"{len(row)} values for {len(header)} columns; is the file cut, or a text with "
+                        "commas or line ends not in quotes?"
                     )
-                texts.append(row[text])
+                if row[split] not in SPLITS:
+                    raise InputError(f"{SPLIT} must be one of {', '.join(SPLITS)}, not {row[split]!r}")
+                scores.append([_score(name, row[place]) for name, place in places])
                 splits.append(row[split])
-                scores.append([_score(row[place], path, rows.line_num) for place in places])
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 after row {len(texts)}: {GET_IT}") from None
-    except csv.Error as error:
-        raise InputError(f"{path} is no csv file after row {len(texts)} ({error}): {GET_IT}") from None
-    unknown = set(splits) - set(SPLITS)
-    if unknown:
-        raise InputError(f"{path} has a split {min(unknown)!r}, none of {', '.join(SPLITS)}: {GET_IT}")
-    high = np.array(scores).reshape(-1, len(numbers)) >= 0.5
+                texts.append(row[text])
+        except (InputError, csv.Error) as error:
+            where = f"row {len(texts) + 1} (line {rows.line_num})" if rows.line_num > 1 else "header"
+            raise InputError(f"{path}, {where}: {error}") from None
+    high = np.array(scores).reshape(-1, len(NUMBERS)) >= 0.5
     return Comments(
         texts=texts,
         splits=np.array(splits),
         toxic=high[:, 0],
-        identities={name: high[:, place] for place, name in enumerate(numbers) if name != TOXICITY},
+        identities={name: high[:, place] for place, name in enumerate(NUMBERS) if name != TOXICITY},
     )
 
 
-def _score(value: str, path: Path, line: int) -> float:
-    """A number; nothing is no mention, as in WILDS."""
+def _check_header(header: list[str]) -> None:
+    """All columns must be there, by name; in which order, and which others, does not matter."""
+    if not _utf8(header):
+        raise InputError("it is not UTF-8: save the file as UTF-8")
+    missing = [name for name in (TEXT, SPLIT, *NUMBERS) if name not in header]
+    if not missing:
+        return
+    for separator, called in {";": "semicolons", "\t": "tabs", "|": "bars"}.items():
+        if TEXT in ",".join(header).split(separator):
+            raise InputError(f"its columns are separated by {called}: save it with commas")
+    raise InputError(f"no column {', '.join(missing)}; docs/text.md tells what each holds")
+
+
+def _utf8(row: list[str]) -> bool:
+    """Whether the row's bytes were UTF-8: others were read as lone surrogates, which have no bytes."""
+    joined = "".join(row)
     try:
-        return float(value or 0)
+        return joined.isascii() or bool(joined.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _score(name: str, value: str) -> float:
+    """A share of annotators; an identity without one is no mention, as in WILDS."""
+    if not value and name != TOXICITY:
+        return 0.0
+    try:
+        score = float(value)
     except ValueError:
-        raise InputError(f"{path}, line {line}: {value!r} is no number; {GET_IT}") from None
+        score = math.nan
+    if not 0 <= score <= 1:
+        raise InputError(f"{name} must be a number from 0 to 1, not {value!r}")
+    return score

@@ -10,7 +10,6 @@ leaves out the 919 posts with three different labels. A post's targets are what 
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,16 @@ import numpy as np
 import torch
 
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
-from calmoe.data.text import token_ids
+from calmoe.data.text import check_classes, token_ids
 from calmoe.errors import InputError
 
 POSTS, DIVISIONS = "dataset.json", "post_id_divisions.json"  # the official two files
 LINES = "hatexplain.jsonl"  # or one: a line of JSON a post
 GET_IT = f"get {POSTS} and {DIVISIONS} from github.com/hate-alert/HateXplain (Data/)"
+FIELDS = ("text", "labels", "targets", "split")  # of a line
 SPLITS = ("train", "val", "test")
 NORMAL, LABELS = "normal", ("normal", "offensive", "hatespeech")
+CLASSES = ("normal", "toxic")
 NOBODY, OTHER = "None", "Other"
 LEAST_ROWS = 30  # of a community in test: smaller ones are counted among the others
 
@@ -57,21 +58,24 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
     if data is None:
         raise InputError(f"hatexplain needs a folder: give it with --data DIR, or {GET_IT}")
     posts = read_posts(Path(data))
-    ids = token_ids([post.text for post in posts], encoder, Path(data))
-    everything = Split(
-        inputs=ids, labels=torch.tensor([int(post.toxic_share > 0.5) for post in posts], dtype=torch.int64)
-    )
+    labels = np.array([int(post.toxic_share > 0.5) for post in posts], dtype=np.int64)
     splits = np.array([post.split for post in posts])
+    empty = [name for name in SPLITS if name not in splits]
+    if empty:
+        raise InputError(
+            f"{data}: no posts of split {', '.join(empty)}: each of {', '.join(SPLITS)} needs some"
+        )
+    check_classes(Path(data), labels[splits == "train"], CLASSES)
+    ids = token_ids([post.text for post in posts], encoder, Path(data))
+    everything = Split(inputs=ids, labels=torch.from_numpy(labels))
     train, validation, test = (everything.take(splits == name) for name in SPLITS)
-    if not (len(train) and len(validation) and len(test)):
-        raise InputError(f"{data}: no posts in one of the splits {', '.join(SPLITS)}; {GET_IT}")
     tested = [post for post in posts if post.split == "test"]
     return ShiftDataset(
         name="hatexplain",
         train=train,
         validation=validation,
         test=Split(inputs=test.inputs, labels=test.labels, groups=columns(tested)),
-        class_names=("normal", "toxic"),
+        class_names=CLASSES,
         hard="hard",
         protocol=protocol,
     )
@@ -115,40 +119,68 @@ def _official(path: Path, divisions: Path) -> list[Post]:
     if not isinstance(posts, dict):
         raise InputError(f"{path} must hold posts by id: {GET_IT}")
     return [
-        _checked(f"{path}, post {number}", _from_official, post, split_of[number])
+        _from_official(f"{path}, post {number}", post, split_of[number])
         for number, post in posts.items()
         if number in split_of
     ]
 
 
+def _from_official(place: str, post: Any, split: str) -> Post:
+    try:
+        people, text = post["annotators"], " ".join(post["post_tokens"])
+        labels, targets = ([person[key] for person in people] for key in ("label", "target"))
+    except (KeyError, TypeError):
+        raise InputError(f"{place}: no whole post with its labels and targets; {GET_IT}") from None
+    return _post(place, text, split, labels, targets)
+
+
 def _lines(path: Path) -> list[Post]:
     lines = enumerate(_text(path).split("\n"), start=1)  # not splitlines: a post may hold other line ends
-    posts = [_checked(f"{path}, line {number}", _from_line, line) for number, line in lines if line]
+    posts = [_from_line(f"{path}, line {number}", line) for number, line in lines if line.strip()]
     return [post for post in posts if post.split]
 
 
-def _from_official(post: Any, split: str) -> Post:
-    people = post["annotators"]
-    labels, targets = ([person[key] for person in people] for key in ("label", "target"))
-    return _post(" ".join(post["post_tokens"]), split, labels, targets)
-
-
-def _from_line(line: str) -> Post:
-    post = json.loads(line)
-    return _post(post["text"], post["split"] or "", post["labels"], post["targets"])
-
-
-def _post(text: str, split: str, labels: list[str], targets: list[list[str]]) -> Post:
-    if not (type(text) is str and split in ("", *SPLITS) and labels and set(labels) <= set(LABELS)):
-        raise ValueError
-    return Post(text=text, split=split, labels=tuple(labels), targets=tuple(map(frozenset, targets)))
-
-
-def _checked(place: str, build: Callable[..., Post], *arguments: Any) -> Post:
+def _from_line(place: str, line: str) -> Post:
     try:
-        return build(*arguments)
-    except (KeyError, ValueError, TypeError, AttributeError):
-        raise InputError(f"{place}: no whole post with its labels and targets; {GET_IT}") from None
+        post = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}: it is no whole JSON ({error.msg}, column {error.colno})") from None
+    if not isinstance(post, dict):
+        raise InputError(f"{place}: a line must be an object with {', '.join(FIELDS)}")
+    missing = [name for name in FIELDS if name not in post]
+    if missing:
+        raise InputError(f"{place}: it has no {', '.join(missing)}; a post has {', '.join(FIELDS)}")
+    return _post(place, post["text"], post["split"], post["labels"], post["targets"])
+
+
+def _post(place: str, text: Any, split: Any, labels: Any, targets: Any) -> Post:
+    """A post whose every field holds what it may; an InputError names the one that does not."""
+
+    def check(right: bool, name: str, value: Any, may: str) -> None:
+        if not right:
+            raise InputError(f"{place}: {name} must {may}, not {_shown(value)}")
+
+    check(isinstance(text, str), "text", text, "be a string")
+    check(split in (None, *SPLITS), "split", split, f"be one of {', '.join(SPLITS)}, or null to leave it out")
+    known = _words(labels) and labels and set(labels) <= set(LABELS)
+    check(known, "labels", labels, f"list a word for each annotator, all of {', '.join(LABELS)}")
+    fitting = isinstance(targets, list) and all(map(_words, targets)) and len(targets) in (0, len(labels))
+    check(
+        fitting,
+        "targets",
+        targets,
+        "list each annotator's list of communities, or be [] for none at all",
+    )
+    return Post(text=text, split=split or "", labels=tuple(labels), targets=tuple(map(frozenset, targets)))
+
+
+def _words(value: Any) -> bool:
+    return isinstance(value, list) and all(type(word) is str for word in value)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _json(path: Path) -> Any:
@@ -165,4 +197,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8: {GET_IT}") from None
+        raise InputError(f"{path} is not UTF-8: save it as UTF-8") from None

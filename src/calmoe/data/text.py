@@ -7,6 +7,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
@@ -14,7 +15,14 @@ from torch import Tensor
 
 from calmoe.errors import InputError
 from calmoe.files import CACHE, write_whole
-from calmoe.pretrained import PADDING, encoder_folder, files_digest, tokenizer_files, transformers
+from calmoe.pretrained import (
+    PADDING,
+    encoder_folder,
+    files_digest,
+    load_tokenizer,
+    tokenizer_files,
+    transformers,
+)
 
 LENGTH = 128  # tokens of a row, as in the paper: longer texts are cut, shorter ones filled up
 CHUNK = 10_000
@@ -45,13 +53,18 @@ def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> 
     return ids
 
 
+def check_classes(path: Path, labels: np.ndarray, names: Sequence[str]) -> None:
+    """Refuse training rows of one class only: nothing can be learned from them."""
+    found = [names[label] for label in np.unique(labels)]
+    if len(found) < 2:
+        raise InputError(
+            f"{path}: all {len(labels)} training rows are {found[0]}; it takes {' and '.join(names)} ones"
+        )
+
+
 def _tokenise(texts: Sequence[str], folder: Path) -> Tensor:
-    with transformers() as library:
-        try:
-            tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # damaged files may raise anything
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"the tokenizer in {folder} cannot be read ({reason}): save it again") from None
+    tokenizer = load_tokenizer(folder)
+    with transformers():
         ids = torch.full((len(texts), LENGTH), PADDING, dtype=torch.int32)
         for start in range(0, len(texts), CHUNK):
             part = list(texts[start : start + CHUNK])

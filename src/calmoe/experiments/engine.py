@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console
 
-from calmoe.data import load_dataset
+from calmoe.data import ShiftDataset, load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.environment import describe
 from calmoe.experiments.evaluation import evaluate
-from calmoe.experiments.methods import in_order, source
+from calmoe.experiments.methods import METHODS, in_order, source
 from calmoe.experiments.plan import Node, draw, leaves, to_do
-from calmoe.experiments.progress import TimeUp, Watcher
+from calmoe.experiments.progress import Events, TimeUp, Watcher
 from calmoe.experiments.records import Record, describe_run, join, plan_of, plans_of, recorded, sweep_of
 from calmoe.experiments.spec import RunSpec, from_table, run_title
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
 from calmoe.report.sweeps import SETTINGS, sweep_table
-from calmoe.training import Diverged, Trainer
+from calmoe.training import Diverged, Trainer, check_model
 
 WIDTH = 150  # of the table where there is no terminal
 
@@ -65,8 +65,9 @@ def run(
         with folder.locked():
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
+    events = Events(out / "tensorboard") if tensorboard else None
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
-    record = describe_run(spec, dataset, data, where.type, sweep)
+    record = _new_record(folder, spec, dataset, data, where, sweep)
     _tell(dataset.notes, console)
     with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
         record = join(folder, record)
@@ -80,7 +81,6 @@ def run(
                     "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's"
                 )
             folder.add_session(describe(where))
-            events = out / "tensorboard" if tensorboard else None
             watcher = Watcher(console, sum(node.epochs for node in missing), time_limit, events)
             trainer = Trainer(dataset, spec.model, spec.training, where)
             try:
@@ -105,7 +105,7 @@ def show_plan(
     console, folder = console or make_console(), RunFolder(out)
     if folder.record() is None:
         dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
-        record = describe_run(spec, dataset, data, pick_device(device).type, sweep)
+        record = _new_record(folder, spec, dataset, data, pick_device(device), sweep)
         _tell(dataset.notes, console)
     else:
         record = recorded(folder, spec, sweep)
@@ -118,6 +118,20 @@ def show_plan(
 def _tell(notes: Sequence[str], console: Console) -> None:
     for note in notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def _new_record(
+    folder: RunFolder,
+    spec: RunSpec,
+    dataset: ShiftDataset,
+    data: Path | None,
+    where: torch.device,
+    sweep: Sweep | None,
+) -> Record:
+    """What this run's `spec.json` is to hold; a model that cannot be built never gets a folder."""
+    if folder.record() is None:
+        check_model(spec.model, dataset, {METHODS[source(name)].head for name in spec.methods})
+    return describe_run(spec, dataset, data, where.type, sweep)
 
 
 def train(

@@ -21,10 +21,10 @@ class Watcher:
     """Shows epochs as they pass, and ends the run when its time is up."""
 
     def __init__(
-        self, console: Console, total: int, time_limit: float | None = None, events: Path | None = None
+        self, console: Console, total: int, time_limit: float | None = None, events: "Events | None" = None
     ) -> None:
         self.console = console
-        self.events = None if events is None else Events(events)
+        self.events = events
         self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         self.bar = Progress(*columns, console=console) if console.is_terminal else None

@@ -1,7 +1,7 @@
 """Which run a folder holds: two commands share a folder only if all but methods, seeds and values agree."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,12 @@ from calmoe.experiments.sweep import Sweep, make_sweep
 from calmoe.training import check_weights
 
 Record = dict[str, Any]
+CHOOSE_DATA = ("dataset", "target", "protocol")
+OF_DATA = ("training_fingerprint", "protocols", "hard")  # what is another where the data are
+DIGESTS = {  # of contents: their digits tell nobody anything
+    "fingerprint": "the data differ: other images or texts than {those}",
+    "weights": "the weights differ: other weights than {those}",
+}
 
 
 def describe_run(
@@ -128,13 +134,31 @@ def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def telling(differing: Sequence[str]) -> list[str]:
+    """Of names that differ, those that say why: another target has other data, and these another digest.
+
+    >>> telling(["training_fingerprint", "fingerprint", "target"])
+    ['target']
+    """
+    asked = [name for name in differing if name not in (*DIGESTS, *OF_DATA)]
+    chosen = [name for name in asked if name in CHOOSE_DATA]
+    digests = [name for name in DIGESTS if name in differing and not (chosen and name == "fingerprint")]
+    return [*asked, *digests] or list(differing)
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    if name == "weights" and not (there and here):
+        return f"the weights differ: {'some' if there else 'none'} there, {'some' if here else 'none'} here"
+    if name in DIGESTS:
+        return DIGESTS[name].format(those="those this folder was trained on")
+    return f"{name} is {there!r} there, {here!r} here"
+
+
 def _refuse_other(folder: RunFolder, there: dict[str, Any], here: dict[str, Any]) -> None:
     differing = [name for name in here if here[name] != there.get(name)]
     if "sweep" in differing:
         kinds = [f"a sweep of {s}" if s else "a run" for s in (there.get("sweep"), here["sweep"])]
         raise InputError(f"{folder.path} holds {kinds[0]}, not {kinds[1]}: give another --out")
     if differing:
-        listed = "; ".join(
-            f"{name} is {there.get(name)!r} there, {here[name]!r} here" for name in differing[:3]
-        )
+        listed = "; ".join(_difference(name, there.get(name), here[name]) for name in telling(differing)[:3])
         raise InputError(f"{folder.path} holds another run ({listed}): give another --out")

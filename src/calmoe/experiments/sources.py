@@ -11,7 +11,7 @@ from calmoe.errors import InputError
 from calmoe.experiments.curves import models, run_curves
 from calmoe.experiments.engine import expected, results
 from calmoe.experiments.methods import in_order, source
-from calmoe.experiments.records import Record, flat, record_of, sweep_of
+from calmoe.experiments.records import DIGESTS, Record, flat, record_of, sweep_of, telling
 from calmoe.experiments.sealing import read_sealed
 from calmoe.experiments.store import ENVIRONMENT, RunFolder, read_results
 from calmoe.report.curves import Curves
@@ -225,5 +225,10 @@ def _check_same(first: Path, record: Record, second: Path, other: Record) -> Non
     free = MAY_DIFFER if a["target"] == b["target"] else (*MAY_DIFFER, *OF_TARGET)
     differing = [name for name in a if a[name] != b.get(name) and name not in free]
     if differing:
-        listed = "; ".join(f"{name} is {a[name]!r} and {b.get(name)!r}" for name in differing[:3])
+        listed = "; ".join(
+            DIGESTS[name].format(those="those of the first")
+            if name in DIGESTS
+            else f"{name} is {a[name]!r} and {b.get(name)!r}"
+            for name in telling(differing)[:3]
+        )
         raise InputError(f"{first} and {second} are not of one kind ({listed}): report them apart")

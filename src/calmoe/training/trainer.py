@@ -8,7 +8,7 @@ optimiser state and buffers keep their addresses, so that the graphs serve all s
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -240,18 +240,10 @@ class Trainer:
 
     def _build(self, head: str) -> MixtureClassifier:
         settings = self.model_settings
-        if self.dataset.tokens != (settings.backbone == "encoder"):
-            raise InputError(
-                f"{self.dataset.name} and the backbone {settings.backbone!r} do not go together: "
-                "texts need 'encoder', all else needs another"
-            )
+        check_together(settings, self.dataset)
         backbone = make_backbone(settings, self.dataset.input_shape)
-        experts, routing = (1, "soft") if head == "single" else (settings.experts, settings.routing)
         return MixtureClassifier(
-            backbone,
-            MixtureHead(
-                backbone.out_features, self.dataset.num_classes, experts, settings.router_hidden, routing
-            ),
+            backbone, make_head(settings, head, backbone.out_features, self.dataset.num_classes)
         )
 
     def _resident(self, head: str) -> Resident:
@@ -265,6 +257,33 @@ def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> MLP 
     """The backbone that the settings describe; a pretrained ResNet's weights are not in it yet."""
     used = OPTIONS.get(settings.backbone, ("stem", "stages", "variant"))
     return build_backbone(settings.backbone, input_shape, **{name: getattr(settings, name) for name in used})
+
+
+def make_head(settings: ModelSettings, head: str, in_features: int, num_classes: int) -> MixtureHead:
+    """A "mixture" as the settings describe it, or a "single" expert."""
+    experts, routing = (1, "soft") if head == "single" else (settings.experts, settings.routing)
+    return MixtureHead(in_features, num_classes, experts, settings.router_hidden, routing)
+
+
+def check_model(settings: ModelSettings, dataset: ShiftDataset, heads: Iterable[str]) -> None:
+    """Build the model once with each of the heads: an InputError says what cannot be built.
+
+    Only an encoder's files are read for it; `check_weights` compares a ResNet's.
+    """
+    check_together(settings, dataset)
+    with torch.random.fork_rng(devices=[]), torch.device("cpu" if dataset.tokens else "meta"):
+        backbone = make_backbone(settings, dataset.input_shape)
+        for head in heads:
+            make_head(settings, head, backbone.out_features, dataset.num_classes)
+
+
+def check_together(settings: ModelSettings, dataset: ShiftDataset) -> None:
+    """Texts are for the encoder, and it is for texts."""
+    if dataset.tokens != (settings.backbone == "encoder"):
+        raise InputError(
+            f"{dataset.name} and the backbone {settings.backbone!r} do not go together: "
+            "texts need 'encoder', all else needs another"
+        )
 
 
 def check_weights(settings: ModelSettings, input_shape: tuple[int, ...]) -> str:
