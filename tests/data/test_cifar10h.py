@@ -97,6 +97,8 @@ def test_rows_and_order(binary):
 def test_protocols_share_training_and_differ_in_validation(binary):
     corrected, published = (cifar10h.load(binary, p) for p in ("corrected", "published"))
     assert corrected.training_fingerprint() == published.training_fingerprint()
+    assert corrected.one_training
+    assert published.one_training
     assert corrected.fingerprint() != published.fingerprint()
     assert (corrected.validation_augmented, published.validation_augmented) == (False, True)
 

@@ -100,6 +100,8 @@ def test_protocols_share_all_rows(official, encoder):
         load_dataset("hatexplain", official, p, encoder=encoder) for p in ("corrected", "published")
     )
     assert corrected.training_fingerprint() == published.training_fingerprint()
+    assert corrected.one_training
+    assert published.one_training
     assert not published.validation_augmented
 
 

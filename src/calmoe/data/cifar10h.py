@@ -71,6 +71,7 @@ def load(data: Path | None, protocol: str = "corrected", verify: bool = False) -
         flip=True,
         hard="hard",
         protocol=protocol,
+        one_training=True,
         validation_augmented=augmented,
     )
 

@@ -78,6 +78,7 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
         class_names=CLASSES,
         hard="hard",
         protocol=protocol,
+        one_training=True,
     )
 
 

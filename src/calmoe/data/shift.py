@@ -74,6 +74,7 @@ class ShiftDataset:
     """Train, validation and test, with the named hard subset of test; mean and std are for pixels in [0, 1].
 
     `validation_augmented` says that validation passes through the training augmentation, as the paper's does.
+    `one_training` says that both protocols train on the same rows: one run may be judged under each.
     `notes` are what a user should know of how the data were read, a line each; no fingerprint has them.
     """
 
@@ -89,6 +90,7 @@ class ShiftDataset:
     hard: str | None = None
     protocol: str = "corrected"
     validation_augmented: bool = False
+    one_training: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -67,7 +67,7 @@ def run(
     where = pick_device(device)
     events = Events(out / "tensorboard") if tensorboard else None
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
-    record = _new_record(folder, spec, dataset, data, where, sweep)
+    record = _new_record(folder, spec, dataset, where, sweep)
     _tell(dataset.notes, console)
     with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
         record = join(folder, record)
@@ -105,7 +105,7 @@ def show_plan(
     console, folder = console or make_console(), RunFolder(out)
     if folder.record() is None:
         dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
-        record = _new_record(folder, spec, dataset, data, pick_device(device), sweep)
+        record = _new_record(folder, spec, dataset, pick_device(device), sweep)
         _tell(dataset.notes, console)
     else:
         record = recorded(folder, spec, sweep)
@@ -124,14 +124,13 @@ def _new_record(
     folder: RunFolder,
     spec: RunSpec,
     dataset: ShiftDataset,
-    data: Path | None,
     where: torch.device,
     sweep: Sweep | None,
 ) -> Record:
     """What this run's `spec.json` is to hold; a model that cannot be built never gets a folder."""
     if folder.record() is None:
         check_model(spec.model, dataset, {METHODS[source(name)].head for name in spec.methods})
-    return describe_run(spec, dataset, data, where.type, sweep)
+    return describe_run(spec, dataset, where.type, sweep)
 
 
 def train(

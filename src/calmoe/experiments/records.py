@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from calmoe.data import PROTOCOLS, ShiftDataset, load_dataset
+from calmoe.data import PROTOCOLS, ShiftDataset
 from calmoe.errors import InputError
 from calmoe.experiments.methods import in_order
 from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
@@ -24,25 +24,16 @@ DIGESTS = {  # of contents: their digits tell nobody anything
 }
 
 
-def describe_run(
-    spec: RunSpec, dataset: ShiftDataset, data: Path | None, device: str, sweep: Sweep | None = None
-) -> Record:
+def describe_run(spec: RunSpec, dataset: ShiftDataset, device: str, sweep: Sweep | None = None) -> Record:
     """What `spec.json` holds. `protocols` are those under which the same models may be judged."""
     weights = check_weights(spec.model, dataset.input_shape) if spec.model.weights else ""
-    own = dataset.training_fingerprint()
-
-    def fingerprint(protocol: str) -> str:
-        encoder = spec.model.weights
-        return load_dataset(spec.dataset, data, protocol, spec.target, encoder).training_fingerprint()
-
-    protocols = [p for p in PROTOCOLS if p == spec.protocol or fingerprint(p) == own]
     record = {
         "spec": asdict(spec),
         "device": device,
         "training_version": TRAINING_VERSION,
         "fingerprint": dataset.fingerprint(),
-        "training_fingerprint": own,
-        "protocols": protocols,
+        "training_fingerprint": dataset.training_fingerprint(),
+        "protocols": PROTOCOLS if dataset.one_training else [spec.protocol],
         "hard": dataset.hard,
     }
     if weights:
