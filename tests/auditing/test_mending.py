@@ -6,7 +6,7 @@ import torch
 
 from calmoe.auditing import Configurations, repair, worlds
 from calmoe.auditing.mending import _eces, later_fits
-from calmoe.auditing.repair_page import table, words
+from calmoe.auditing.repair_page import in_short, table, words
 from calmoe.predictions import Predictions
 
 
@@ -95,3 +95,9 @@ def test_the_change_of_the_ece_holds_both_ends():
     assert found.change.value == pytest.approx(-0.08, abs=0.01)
     assert found.change.low < found.repaired.low - found.temperature.high
     assert _eces([seen[0], seen[0]], 15, 0.95).change == (0, 0, 0, 0)
+
+
+def test_probabilities_worse_than_uniform_ones_are_told_so():
+    probs = torch.rand(400, 3, generator=torch.Generator().manual_seed(0)).softmax(1)
+    wrong = Predictions.from_probs(probs, probs.argmin(1))
+    assert in_short(repair(wrong)) == "No temperature mends them: uniform probabilities would do better."

@@ -23,9 +23,11 @@ def words(found: Repair) -> str:
 
 def in_short(found: Repair) -> str:
     """What one temperature does, and what a repair does beyond it."""
-    fitted = found.fitted.temperature_.temperature_
+    fitted = found.fitted.temperature_
+    if fitted.status_ == "uninformative":
+        return "No temperature mends them: uniform probabilities would do better."
     left = found.ece.temperature.value
-    text = f"One temperature, T = {fitted:.2f}, leaves an ECE of {left:.3f} on rows new to it"
+    text = f"One temperature, T = {fitted.temperature_:.2f}, leaves an ECE of {left:.3f} on rows new to it"
     if found.nll.change.high < 0:
         return text + f"; a repair by routing takes {-found.nll.change.value:.4f} more off the NLL."
     return text + "; a repair by routing is not shown to add to that."
