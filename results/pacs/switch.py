@@ -3,11 +3,11 @@
     python results/pacs/switch.py --data PACS --weights resnet50-v1-imagenet.safetensors --target sketch \
         --seeds 42,43 --out switch.jsonl
 
-Every seed's warm-up is continued with Robust MoE four times: as it is; with AdamW's moments forgotten at the
-switch; with a tenth of the learning rate; with η = 0.5; and once with ERM. A line of the file has the metrics
-of a model after its last epoch, its training losses by epoch and, for each step of the first three epochs
-after the switch, the gradient's norm and the step's size (root mean square, in units of the learning rate).
-Lines that are there are not computed again; without --data the file is shown as a table.
+Every seed's warm-up is continued with Robust MoE: as it is; with AdamW's moments forgotten at the switch;
+with a third and with a tenth of the learning rate; with η = 0.5; and once with ERM. A line of the file has the
+metrics of a model after its last epoch, its training losses by epoch and, for each step of the first three
+epochs after the switch, the gradient's norm and the step's size (root mean square, in units of the learning
+rate). Lines that are there are not computed again; without --data the file is shown as a table.
 """
 
 import argparse
@@ -31,7 +31,8 @@ from calmoe.training.checkpoints import TrainingState
 from calmoe.training.resident import Resident
 from calmoe.training.settings import Stage
 
-ARMS = ("as it is", "moments forgotten", "learning rate / 10", "eta 0.5", "ERM")
+SLOWER = {"learning rate / 3": 3, "learning rate / 10": 10}
+ARMS = ("as it is", "moments forgotten", *SLOWER, "eta 0.5", "ERM")
 WATCHED = 3  # epochs after the switch
 
 
@@ -121,8 +122,7 @@ def one_arm(trainer: WatchedTrainer, arm: str, seed: int, warmup: TrainingState)
     settings = load_preset("pacs").training
     method = METHODS["vanilla" if arm == "ERM" else "robust"]
     stage = method.stage(settings.warmup, settings.epochs)
-    slower = settings.learning_rate / (10 if arm == "learning rate / 10" else 1)
-    trainer.settings = replace(settings, learning_rate=slower)
+    trainer.settings = replace(settings, learning_rate=settings.learning_rate / SLOWER.get(arm, 1))
     trainer.notes, trainer.watched = [], WATCHED * -(-len(trainer.batches) // settings.batch)
     start = without_moments(warmup) if arm == "moments forgotten" else warmup
     state = trainer.train(stage, seed, start, eta=0.5 if arm == "eta 0.5" else settings.eta)

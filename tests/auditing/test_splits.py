@@ -27,7 +27,7 @@ odd = st.sampled_from([1, 3, 5, 7, 9])
 
 
 @given(odd, st.floats(0.001, 0.5))
-def test_no_dependence_makes_the_middle_p_value_reject_more_often(splits, alpha):
+def test_the_price_is_that_of_the_worst_dependence(splits, alpha):
     """The worst joint law: with chance t, (R + 1)/2 of the p-values, chosen at random, are uniform below a.
 
     Then each is below a with chance t (R + 1)/(2R), which may not exceed a: t ≤ c a, and c a is attained.

@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_numbers():
 @pytest.mark.parametrize("splits", [1, None])
 @pytest.mark.parametrize("name", ["calibrated", "cancelling"])
 def test_rates_over_random_worlds(name, splits):
-    """25 worlds of 5,000 rows, one split and the default: bounds that chance breaks once in 10,000."""
+    """25 worlds of 5,000 rows, one split and the default: bounds that chance hardly breaks."""
     times, rejected, covered, honest = 25, 0, 0, 0
     for seed in range(times):
         world = WORLDS[name](seed)
@@ -79,7 +79,8 @@ def test_rates_over_random_worlds(name, splits):
         rejected += found.p_hidden < 0.05
         covered += found.level_set.low <= world.ece() + 1e-12 and world.ece() <= found.level_set.high
         honest += found.witness.low <= world.hidden and found.cancelled.low <= world.cancellation()
-    assert rejected <= 6 if name == "calibrated" else rejected >= 20
+    most = 6 if splits == 1 else 2  # what is paid for several splits is more than they need
+    assert rejected <= most if name == "calibrated" else rejected >= 20
     assert covered >= 19
     assert honest >= 19
 

@@ -68,7 +68,7 @@ def test_another_depth_stem_or_backbone_is_refused(weights, path):
 def test_what_to_set_for_other_weights_is_said(weights, path):
     save_file(weights | {"fc.weight": torch.zeros(3, 512)}, path)
     refused(path, r"stages, give --set backbone=resnet18 \(", ResNet(50, stem="imagenet"))
-    refused(path, r"stages, give --set stem=imagenet, give --set stages=4 \(", ResNet(18))
+    refused(path, r"stages, give --set stem=imagenet --set stages=4 \(", ResNet(18))
     save_file({"layer1.0.conv1.weight": torch.zeros(1)}, path)
     refused(path, r"depth, stem and stages \(")  # no ResNet of ours
 

@@ -76,6 +76,7 @@ def test_published_validates_on_the_last_tenth_as_drawn(encoder, tmp_path):
     )
     assert np.bincount(published.validation.labels).tolist() == [0, 24]
     assert corrected.training_fingerprint() != published.training_fingerprint()
+    assert not corrected.one_training
     assert torch.equal(corrected.test.inputs, published.test.inputs)
     assert not published.validation_augmented
 

@@ -21,7 +21,8 @@ FEWEST = 30  # labelled target rows below which there is no test
 
 @dataclass(frozen=True, kw_only=True)
 class Plausibility:
-    """p_value: of the null that E[Y | S] is the same, by all directions together (Hotelling's T²).
+    """p_value: of the null that E[Y | S] is the same, by all directions together (Hotelling's T²); of
+    several `splits`, c times the middle one (`calmoe.auditing.splits`). All else is the first split's.
 
     discrepancy: accuracy of the labelled target rows less what was predicted for them. along_confidence,
     along_gap: the same, times the standardised f and learned m − f. detectable: the discrepancy that the
@@ -35,6 +36,7 @@ class Plausibility:
     along_confidence: Estimate
     along_gap: Estimate
     detectable: float
+    splits: int = 1
 
 
 def plausibility(

@@ -47,7 +47,10 @@ def one_p_value(p_values: Sequence[float]) -> float:
 
 
 def one_bound(bounds: Sequence[Estimate]) -> Estimate:
-    """The middle value and the middle lower end; the bounds are of level `level_each`."""
+    """The middle value, the middle lower end and the middle error, mostly of different splits.
+
+    The bounds are of level `level_each`; the lower end is therefore no multiple of the error below the value.
+    """
     value, low, error = (
         float(np.sort([getattr(bound, name) for bound in bounds])[len(bounds) // 2])
         for name in ("value", "low", "standard_error")

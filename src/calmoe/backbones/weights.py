@@ -57,7 +57,8 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
 def _settings_between(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
     """What to set for a ResNet that these weights fit; nothing if they fit none."""
     mine, needed = _settings_of(ours), _settings_of(theirs)
-    return "".join(f", give --set {k}={v}" for k, v in needed.items() if mine.get(k) != v)
+    wanted = [f" --set {k}={v}" for k, v in needed.items() if mine.get(k) != v]
+    return f", give{''.join(wanted)}" if wanted else ""
 
 
 def _settings_of(weights: dict[str, Tensor]) -> dict[str, str | int]:

@@ -196,6 +196,6 @@ def _text(path: Path) -> str:
     if not path.is_file():
         raise InputError(f"{path} is missing: {GET_IT}")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8: save it as UTF-8") from None
