@@ -4,10 +4,10 @@
         --seeds 42,43 --out switch.jsonl
 
 Every seed's warm-up is continued with Robust MoE: as it is; with AdamW's moments forgotten at the switch;
-with a third and with a tenth of the learning rate; with η = 0.5; and once with ERM. A line of the file has the
-metrics of a model after its last epoch, its training losses by epoch and, for each step of the first three
-epochs after the switch, the gradient's norm and the step's size (root mean square, in units of the learning
-rate). Lines that are there are not computed again; without --data the file is shown as a table.
+with a third and with a tenth of the learning rate; with η = 0.5; and once with ERM. A line of the file has
+the metrics of a model after its last epoch, its training losses by epoch and, for each step of the first
+three epochs after the switch, the gradient's norm and the step's size (root mean square, in units of the
+learning rate). Lines that are there are not computed again; without --data the file is shown as a table.
 """
 
 import argparse
