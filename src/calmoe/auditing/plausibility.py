@@ -6,15 +6,17 @@ directions: g = 1, the confidence f, and the learned m − f; the last two stand
 m and g: a source row those of the folds without it, a target row those of every fold in turn, averaged.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import f as fisher
 from scipy.stats import norm
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.density import DensityRatio
+from calmoe.auditing.density import DensityRatio, density_ratio
+from calmoe.auditing.doubly_robust import learn
 from calmoe.auditing.estimates import Estimate, normal
+from calmoe.auditing.splits import FEWER, one_p_value, seeds
 
 FEWEST = 30  # labelled target rows below which there is no test
 
@@ -82,3 +84,20 @@ def plausibility(
         along_gap=estimates[2],
         detectable=float((norm.ppf((1 + level) / 2) + norm.ppf(0.8)) * errors[0]),
     )
+
+
+def over_splits(
+    first: Plausibility,
+    labelled: Configurations,
+    seen: Configurations,
+    there: Configurations,
+    level: float,
+    seed: int,
+) -> Plausibility:
+    """The first split's test with the p-value of several: ratio and m − f are learned anew for each."""
+    p_values, features, asked = [first.p_value], seen.features(), labelled.features()
+    for own in seeds(seed, FEWER)[1:]:
+        ratio = density_ratio(seen, there, level=level, seed=own)
+        learned = learn(features, asked, seen.residual, ratio.fold, own)
+        p_values.append(plausibility(labelled, learned.by_fold, seen, learned.source, ratio, level).p_value)
+    return replace(first, p_value=one_p_value(p_values), splits=len(p_values))

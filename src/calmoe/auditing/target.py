@@ -4,7 +4,7 @@ All means over the target are `doubly_robust`: what was learned on the source, o
 source labels under the weights of `density`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ from calmoe.auditing.estimates import (
 )
 from calmoe.auditing.losses import losses_of
 from calmoe.auditing.plausibility import FEWEST as FEWEST_LABELLED
-from calmoe.auditing.plausibility import Plausibility, plausibility
-from calmoe.auditing.splits import FEWER, one_p_value, seeds
+from calmoe.auditing.plausibility import Plausibility, over_splits, plausibility
 from calmoe.auditing.surface import diagram
 from calmoe.auditing.target_temperature import Tempered, tempered
 from calmoe.errors import InputError
@@ -149,7 +148,7 @@ def predict_target(
         )
         if extra is not None:
             tested = plausibility(extra, gaps_labelled, seen, learned.source, ratio, level)
-            tested = _over_splits(tested, extra, seen, there, level, seed)
+            tested = over_splits(tested, extra, seen, there, level, seed)
     return Target(
         rows=len(target),
         ratio=ratio,
@@ -161,23 +160,6 @@ def predict_target(
         shifted=shifted,
         plausibility=tested,
     )
-
-
-def _over_splits(
-    first: Plausibility,
-    labelled: Configurations,
-    seen: Configurations,
-    there: Configurations,
-    level: float,
-    seed: int,
-) -> Plausibility:
-    """The first split's test with the p-value of several: ratio and m − f are learned anew for each."""
-    p_values, features, asked = [first.p_value], seen.features(), labelled.features()
-    for own in seeds(seed, FEWER)[1:]:
-        ratio = density_ratio(seen, there, level=level, seed=own)
-        learned = learn(features, asked, seen.residual, ratio.fold, own)
-        p_values.append(plausibility(labelled, learned.by_fold, seen, learned.source, ratio, level).p_value)
-    return replace(first, p_value=one_p_value(p_values), splits=len(p_values))
 
 
 def check_target(source: Predictions, target: Predictions, name: str = "target") -> None:
