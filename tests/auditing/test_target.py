@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 import calmoe
 from calmoe.auditing import WORLDS, Configurations, density_ratio, predict_target, worlds
 from calmoe.auditing.density import FOLDS, _auc
-from calmoe.auditing.doubly_robust import Learned, predicted_mean
+from calmoe.auditing.doubly_robust import Learned, learn, predicted_mean
 from calmoe.auditing.estimates import predicted_gaps
 from calmoe.auditing.losses import losses_of
+from calmoe.auditing.plausibility import plausibility
+from calmoe.auditing.splits import seeds
 from calmoe.auditing.target import check_target
 from calmoe.auditing.tilting import divergence
 from calmoe.calibration import ShiftedTemperature, Temperature
@@ -429,3 +431,17 @@ def test_intervals_cover_and_the_test_keeps_its_level_over_random_worlds(name):
         rejected += found.plausibility.p_value < 0.05
     assert (covered >= 16).all()  # of 20 at 0.95: fewer in one of 400 tries
     assert rejected <= 4
+
+
+def test_the_tests_p_value_is_the_middle_one_of_three_splits():
+    world = worlds.cancelling(0)
+    source, target = world.sample(1000, seed=0), worlds.shifted(world, 0, 0.3).sample(600, seed=1)
+    here, there = Configurations.of(source), Configurations.of(target)
+    alone = []
+    for seed in seeds(5, 3):
+        ratio = density_ratio(here, there, seed=seed)
+        learned = learn(here.features(), there.features(), here.residual, ratio.fold, seed)
+        alone.append(plausibility(there, learned.by_fold, here, learned.source, ratio).p_value)
+    found = predict_target(source, target, seed=5).plausibility
+    assert len({*alone}) == found.splits == 3
+    assert found.p_value == pytest.approx(min(1.0, 1.5 * np.median(alone)))
