@@ -25,6 +25,7 @@ from calmoe.experiments.engine import pick_device
 from calmoe.experiments.environment import describe
 from calmoe.experiments.evaluation import evaluate
 from calmoe.experiments.methods import METHODS
+from calmoe.experiments.records import portable
 from calmoe.experiments.spec import load_preset
 from calmoe.training import Trainer
 from calmoe.training.checkpoints import TrainingState
@@ -106,7 +107,12 @@ def main() -> None:
         )
         for arm in arms:
             row = one_arm(trainer, arm, seed, warmup)
-            facts = {"target": given.target, "seed": seed, "arm": arm, "environment": describe(device)}
+            facts = {
+                "target": given.target,
+                "seed": seed,
+                "arm": arm,
+                "environment": portable(describe(device)),
+            }
             with given.out.open("a") as file:
                 file.write(json.dumps(facts | row) + "\n")
             print(

@@ -1,7 +1,6 @@
 """A run's page: what it found in words, its tables and figures, and how to run it again."""
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from typing import Any
 import calmoe
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
-from calmoe.experiments.records import Record, dotted, sweep_of
+from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import load_preset, run_name, run_title
 from calmoe.experiments.sweep import parse_values
@@ -239,7 +238,7 @@ def command(record: Record) -> str:
         changed = {key for key, value in spec[section].items() if value != preset[section].get(key)}
         changed |= {"warmup"} if "epochs" in changed else set()  # which would follow the epochs
         for key in sorted(changed):
-            words += ["--set", _portable(f"{key}={json.dumps(spec[section][key])}")]
+            words += ["--set", portable(f"{key}={json.dumps(spec[section][key])}")]
     return shlex.join(words)
 
 
@@ -254,12 +253,7 @@ def _data_option(dataset: str) -> list[str]:
 
 def _typed(session: Mapping[str, Any]) -> str:
     """The session's command, without the folders of one machine or of the program."""
-    return shlex.join(["calmoe", *map(_portable, session["command"][1:])])
-
-
-def _portable(text: str) -> str:
-    """A path without the folders that one machine has; what is no path as it is."""
-    return re.sub(r'(^|=|")/.*/', r"\1", text)
+    return shlex.join(["calmoe", *portable(session["command"][1:])])
 
 
 def _version(session: Mapping[str, Any]) -> str:
@@ -291,4 +285,4 @@ def _listing(caption: str, titles: Sequence[str], lines: Iterable[Sequence[str]]
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return "" if value is None else _portable(str(value))
+    return "" if value is None else portable(str(value))

@@ -1,6 +1,7 @@
 """Which run a folder holds: two commands share a folder only if all but methods, seeds and values agree."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -153,3 +154,16 @@ def _refuse_other(folder: RunFolder, there: dict[str, Any], here: dict[str, Any]
     if differing:
         listed = "; ".join(_difference(name, there.get(name), here[name]) for name in telling(differing)[:3])
         raise InputError(f"{folder.path} holds another run ({listed}): give another --out")
+
+
+def portable(value: Any) -> Any:
+    """Paths without the folders that one machine has, also inside of tables and lists; all else as it is.
+
+    >>> portable({"command": ["run", "--data", "/home/me/PACS"], "seeds": [42]})
+    {'command': ['run', '--data', 'PACS'], 'seeds': [42]}
+    """
+    if isinstance(value, dict):
+        return {name: portable(inside) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [portable(inside) for inside in value]
+    return re.sub(r'(^|=|")/.*/', r"\1", value) if isinstance(value, str) else value

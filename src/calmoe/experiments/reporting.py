@@ -16,6 +16,7 @@ from calmoe.errors import InputError
 from calmoe.experiments import overview
 from calmoe.experiments.engine import expected, results_table, threads
 from calmoe.experiments.pages import CAPTIONS, run_page
+from calmoe.experiments.records import portable
 from calmoe.experiments.sources import (
     Rows,
     Source,
@@ -222,7 +223,7 @@ def _write_all(
     for name, grid in grids.items():
         write_whole(to / "tables" / f"{name}.tex", grid.latex().encode())
         write_whole(to / "tables" / f"{name}.csv", grid.csv().encode())
-    write_json(to / "sources.json", [{**s.record, "sessions": s.sessions} for s in sources])
+    write_json(to / "sources.json", portable([{**s.record, "sessions": s.sessions} for s in sources]))
     pictures, missing = {}, {}
     for name, figure in drawn.items():
         try:
