@@ -69,6 +69,22 @@ def test_forking_from_a_warm_up_is_bit_for_bit_the_unforked_run(trainer, digits,
     assert whole.history == again.history
 
 
+def test_heads_that_share_a_backbone_leave_nothing_in_it_for_each_other(trainer, digits):
+    """Two heads by turns in one trainer, and each in its own: the same weights and predictions."""
+    heads = "single", "mixture"
+    mixed = {head: trainer.initial_state(head, 42) for head in heads}
+    for end in (1, 2):
+        mixed = {head: trainer.train(stage(head=head, end=end), 42, mixed[head]) for head in heads}
+    backbones = {id(trainer.residents[head].model.backbone) for head in heads}
+    assert len(backbones) == 1
+    for head in heads:
+        alone = Trainer(digits, ModelSettings(hidden=(32,)), SETTINGS, torch.device("cpu"))
+        own = alone.train(stage(head=head, end=2), 42, alone.initial_state(head, 42))
+        assert same(mixed[head], own)
+        together, apart = trainer.predict(mixed[head], head), alone.predict(own, head)
+        assert torch.equal(together["test"].output.probs, apart["test"].output.probs)
+
+
 def test_vanilla_forked_equals_vanilla_in_one_go(trainer):
     start = trainer.initial_state("mixture", 42)
     forked = trainer.train(stage(start=2), 42, trainer.train(stage(end=2), 42, start))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from calmoe.mixture import MixtureClassifier
 from calmoe.training.checkpoints import TrainingState
@@ -13,17 +13,43 @@ from calmoe.training.settings import TrainingSettings
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
+class Features:
+    """What a backbone makes of inputs; in bfloat16 where that was asked for."""
+
+    def __init__(self, backbone: nn.Module, device: torch.device, half: bool) -> None:
+        self.backbone, self.device, self.half = backbone, device, half
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            return self.backbone(inputs)
+
+    @cached_property
+    def compiled(self) -> Callable[[Tensor], Tensor]:
+        return torch.compile(self.__call__, dynamic=False)
+
+
 class Resident:
-    """A classifier and its AdamW. On a GPU both are laid out for captured steps: channels last, fused."""
+    """A classifier and its AdamW. On a GPU both are laid out for captured steps: channels last, fused.
+
+    Residents with different heads share the backbone of the first, so that it is compiled once. What another
+    resident left in it does not matter: states are copied in before anything runs.
+    """
 
     def __init__(
-        self, model: MixtureClassifier, settings: TrainingSettings, device: torch.device, half: bool
+        self,
+        model: MixtureClassifier,
+        settings: TrainingSettings,
+        device: torch.device,
+        half: bool,
+        first: "Resident | None" = None,
     ) -> None:
         captured = device.type == "cuda"
-        self.device, self.half = device, half
         self.model = model.to(device)
         if captured:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if first is not None:
+            self.model.backbone = first.model.backbone
+        self.features: Features = first.features if first else Features(self.model.backbone, device, half)
         self.parameters = list(self.model.parameters())
         self.learning_rate = torch.tensor(settings.learning_rate, device=device)
         self.optimizer = torch.optim.AdamW(
@@ -39,15 +65,6 @@ class Resident:
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """The backbone's features; in bfloat16 where that was asked for."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            return self.model.backbone(inputs)
-
-    @cached_property
-    def compiled_features(self) -> Callable[[Tensor], Tensor]:
-        return torch.compile(self.features, dynamic=False)
 
     def apply(self, gradients: list[Tensor]) -> None:
         """One step of AdamW."""

@@ -44,7 +44,7 @@ class Step:
 
     def compile(self) -> None:
         """The backbone, which all objectives share, and the two small parts around it."""
-        self.features = self.resident.compiled_features
+        self.features = self.resident.features.compiled
         for part in ("take", "value", "calibration"):
             setattr(self, part, torch.compile(getattr(self, part), dynamic=False))
 

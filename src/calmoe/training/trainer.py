@@ -249,7 +249,8 @@ class Trainer:
     def _resident(self, head: str) -> Resident:
         if head not in self.residents:
             half = {"float32": False, "bfloat16": True, "auto": self.captures}[self.settings.precision]
-            self.residents[head] = Resident(self._build(head), self.settings, self.device, half)
+            first = next(iter(self.residents.values()), None)
+            self.residents[head] = Resident(self._build(head), self.settings, self.device, half, first)
         return self.residents[head]
 
 
