@@ -4,8 +4,7 @@ The step reads its position in the epoch from a tensor that it advances itself, 
 at that position: nothing passes between host and device until the epoch ends.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -84,11 +83,6 @@ def captured(step: Step, compiles: bool, pool: Any) -> Callable[[], None]:
     """
     if compiles:
         step.compile()
-    with _cudnn_tries_all(compiles):
-        return _capture(step, pool)
-
-
-def _capture(step: Step, pool: Any) -> Callable[[], None]:
     step.resident.model.train()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -107,14 +101,3 @@ def _capture(step: Step, pool: Any) -> Callable[[], None]:
         graph.replay()
 
     return replay
-
-
-@contextmanager
-def _cudnn_tries_all(on: bool) -> Iterator[None]:
-    """Whether cuDNN times its algorithms for each new shape: seconds, worth it for a step often replayed."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = on
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
