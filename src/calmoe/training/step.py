@@ -4,6 +4,7 @@ The step reads its position in the epoch from a tensor that it advances itself, 
 at that position: nothing passes between host and device until the epoch ends.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -86,7 +87,8 @@ def captured(step: Step, compiles: bool, pool: Any) -> Callable[[], None]:
     step.resident.model.train()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    with torch.cuda.stream(side), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"torch\._inductor")  # advice to its developers
         for _ in range(3):
             step.cursor.zero_()
             step()
