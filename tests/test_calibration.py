@@ -357,6 +357,9 @@ def test_calibrators_are_saved_as_json(tmp_path):
         Temperature.load(tmp_path / "text.json")
     with pytest.raises(InputError, match="not a readable JSON"):
         Temperature.load(tmp_path / "none.json")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="not a readable JSON"):
+        Temperature.load(tmp_path / "deep.json")
     with pytest.raises(InputError, match="fitted on 4 experts, given 3"):
         many.transform(random_output(0, experts=3))
 

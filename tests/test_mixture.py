@@ -187,9 +187,10 @@ def test_bad_folders_are_named(tmp_path):
     )
     with pytest.raises(InputError, match="sizes must be whole numbers"):
         MixtureHead.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(InputError, match="not JSON"):
-        MixtureHead.from_pretrained(tmp_path)
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(InputError, match="not JSON"):
+            MixtureHead.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("given", [torch.randn(7, 5), torch.randn(6), torch.randn(2, 7, 6), None])

@@ -463,6 +463,11 @@ def test_a_foreign_safetensors_file_and_pickled_arrays(tmp_path):
         tmp_path / "m.safetensors", lambda p: safetensors.torch.save_file({"w": torch.zeros(2)}, p)
     )
     assert "not a predictions file" in message
+    head = '{"format": "calmoe.predictions/1", "metadata": {}, "categories": '
+    for note in ("[" * 100_000, f"{head}{{}}, 'x': {'1' * 5000}}}", f'{head}{{"a": 3}}}}', f"{head}[]}}"):
+        zeros, path = {"group.a": torch.zeros(1, dtype=torch.int64)}, tmp_path / "h.safetensors"
+        safetensors.torch.save_file(zeros, path, metadata={"calmoe": note.replace("'", '"')})
+        assert "damaged header" in bad_file(path, lambda p: None)
     objects = np.array([{"a": 1}], dtype=object)
     message = bad_file(tmp_path / "o.npz", lambda p: np.savez(p, probs=objects))
     assert "an array holds Python objects: save it" in message

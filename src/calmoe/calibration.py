@@ -282,7 +282,7 @@ def _number(path: str | Path, value: Any) -> float:
 def read_json(path: str | Path, kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
         saved = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a readable JSON file ({error})") from None
     if not isinstance(saved, dict) or saved.get("kind") != kind or not all(key in saved for key in keys):
         raise InputError(f"{path}: not a saved {kind} (expected kind and {', '.join(keys)})")

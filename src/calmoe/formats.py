@@ -80,7 +80,9 @@ def _read_safetensors(path: Path) -> Table:
         for name, values in saved["categories"].items():
             groups[name] = np.asarray(values)[groups[name]]
         metadata = saved["metadata"]
-    except (KeyError, IndexError, AttributeError, json.JSONDecodeError) as error:
+    except InputError:
+        raise
+    except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"damaged header ({error!r}); write the file again") from None
     return Table({name: tensors[name] for name in ARRAYS if name in tensors}, groups, metadata)
 

@@ -236,7 +236,7 @@ def _read_config(folder: str | Path) -> dict[str, Any]:
         config = json.loads(path.read_text())
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give a folder that save_pretrained wrote") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error})") from None
     expected = {"in_features", "num_classes", "num_experts", "router_hidden", "routing"}
     if not isinstance(config, dict) or set(config) != expected:

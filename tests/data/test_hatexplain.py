@@ -124,9 +124,28 @@ def official_with(change):
 @pytest.mark.parametrize(
     ("write", "break_it", "words"),
     [
-        (write_official, lambda d: (d / "dataset.json").unlink(), r"dataset\.json is missing: get"),
+        (
+            write_official,
+            lambda d: (d / "dataset.json").unlink(),
+            r"dataset\.json is missing: get .* own hatexplain\.jsonl",
+        ),
         (write_official, lambda d: (d / "post_id_divisions.json").unlink(), r"divisions\.json is missing"),
         (write_official, damage("dataset.json", lambda b: b[:-9]), r"dataset\.json is no whole JSON file"),
+        (
+            write_official,
+            damage("dataset.json", lambda b: b"[" * 100_000),
+            r"dataset\.json: its JSON is nested",
+        ),
+        (
+            write_official,
+            damage("post_id_divisions.json", lambda b: b'{"train": ' + b"1" * 5000 + b"}"),
+            r"divisions\.json: its JSON .* thousands of digits",
+        ),
+        (
+            write_official,
+            official_with(lambda p: p["post_tokens"].append("\ud800")),
+            r"dataset\.json, post 5_gab: text must hold whole characters",
+        ),
         (write_official, damage("dataset.json", lambda b: b"[]"), r"dataset\.json must hold posts by id"),
         (
             write_official,
@@ -194,6 +213,10 @@ WITHOUT_TARGETS = {name: value for name, value in LINE.items() if name != "targe
         ({**LINE, "targets": ["Women", "Men"]}, "targets must list each annotator's list of communities"),
         ({**LINE, "targets": [[]]}, "targets must list each annotator's list of communities"),
         ({**LINE, "targets": None}, "or be [] for none at all, not null"),
+        (b"[" * 100_000, "its JSON is nested too deeply"),
+        (json.dumps(LINE).encode().replace(b'"good"', b"9" * 5000), "a number of thousands of digits"),
+        ({**LINE, "text": "good \ud800"}, 'no half of a surrogate pair, not "good \\ud800"'),
+        ({**LINE, "targets": [[], ["\udfff"]]}, "targets must hold whole characters"),
     ],
 )
 def test_a_bad_line_names_the_field_and_what_it_may_be(tmp_path, line, said):

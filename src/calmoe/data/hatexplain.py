@@ -29,6 +29,8 @@ SPLITS = ("train", "val", "test")
 NORMAL, LABELS = "normal", ("normal", "offensive", "hatespeech")
 CLASSES = ("normal", "toxic")
 NOBODY, OTHER = "None", "Other"
+UNREADABLE = "its JSON is nested too deeply, or has a number of thousands of digits"
+CHARACTERS = "hold whole characters, no half of a surrogate pair"
 LEAST_ROWS = 30  # of a community in test: smaller ones are counted among the others
 
 
@@ -108,7 +110,7 @@ def read_posts(data: Path) -> list[Post]:
         return _official(data / POSTS, data / DIVISIONS)
     if (data / LINES).is_file():
         return _lines(data / LINES)
-    raise InputError(f"{data / POSTS} is missing: {GET_IT}")
+    raise InputError(f"{data / POSTS} is missing: {GET_IT}, or write your own {LINES} (docs/text.md)")
 
 
 def _official(path: Path, divisions: Path) -> list[Post]:
@@ -146,6 +148,8 @@ def _from_line(place: str, line: str) -> Post:
         post = json.loads(line)
     except json.JSONDecodeError as error:
         raise InputError(f"{place}: it is no whole JSON ({error.msg}, column {error.colno})") from None
+    except (RecursionError, ValueError):
+        raise InputError(f"{place}: {UNREADABLE}") from None
     if not isinstance(post, dict):
         raise InputError(f"{place}: a line must be an object with {', '.join(FIELDS)}")
     missing = [name for name in FIELDS if name not in post]
@@ -162,6 +166,7 @@ def _post(place: str, text: Any, split: Any, labels: Any, targets: Any) -> Post:
             raise InputError(f"{place}: {name} must {may}, not {_shown(value)}")
 
     check(isinstance(text, str), "text", text, "be a string")
+    check(_whole(text), "text", text, CHARACTERS)
     check(split in (None, *SPLITS), "split", split, f"be one of {', '.join(SPLITS)}, or null to leave it out")
     known = _words(labels) and labels and set(labels) <= set(LABELS)
     check(known, "labels", labels, f"list a word for each annotator, all of {', '.join(LABELS)}")
@@ -172,6 +177,7 @@ def _post(place: str, text: Any, split: Any, labels: Any, targets: Any) -> Post:
         targets,
         "list each annotator's list of communities, or be [] for none at all",
     )
+    check(all(_whole(name) for names in targets for name in names), "targets", targets, CHARACTERS)
     return Post(text=text, split=split or "", labels=tuple(labels), targets=tuple(map(frozenset, targets)))
 
 
@@ -179,8 +185,19 @@ def _words(value: Any) -> bool:
     return isinstance(value, list) and all(type(word) is str for word in value)
 
 
+def _whole(text: str) -> bool:
+    """Whether all of it are characters: JSON may hold halves of surrogate pairs, which no tokenizer reads."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
+    except RecursionError:
+        text = "something deeply nested"
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
@@ -188,8 +205,10 @@ def _json(path: Path) -> Any:
     text = _text(path)
     try:
         return json.loads(text)
-    except ValueError:
-        raise InputError(f"{path} is no whole JSON file: {GET_IT}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is no whole JSON file (line {error.lineno}): {GET_IT}") from None
+    except (RecursionError, ValueError):
+        raise InputError(f"{path}: {UNREADABLE}") from None
 
 
 def _text(path: Path) -> str:
