@@ -319,6 +319,12 @@ def test_bad_tensors_are_named(changes, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("groups", [{"a": ["x", "\ud800"]}, {"\udfff": [1, 2]}])
+def test_halves_of_surrogate_pairs_are_named(groups):
+    with pytest.raises(InputError, match=r"group column '(a|\\udfff)' holds half of a surrogate pair"):
+        Predictions.from_probs(np.full((2, 2), 0.5), groups=groups)
+
+
 def test_no_rows():
     with pytest.raises(InputError, match="no rows"):
         Predictions.from_probs(np.zeros((0, 2)))

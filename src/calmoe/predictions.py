@@ -175,6 +175,13 @@ class Predictions:
                     f'group column "{name}" must hold {n} booleans, numbers or strings, not shape '
                     f"{list(column.shape)} of {column.dtype}"
                 )
+            try:
+                "".join([name, *(column.tolist() if column.dtype.kind == "U" else ())]).encode()
+            except UnicodeEncodeError:
+                raise InputError(
+                    f"group column {name!a} holds half of a surrogate pair, which is no character: "
+                    "write the text again as UTF-8"
+                ) from None
 
 
 def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -> None:
