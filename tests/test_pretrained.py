@@ -5,7 +5,13 @@ import pytest
 
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError
-from calmoe.pretrained import encoder_digest, encoder_folder, tokenizer_files, weights_files
+from calmoe.pretrained import (
+    encoder_digest,
+    encoder_folder,
+    load_tokenizer,
+    tokenizer_files,
+    weights_files,
+)
 from encoders import save_encoder
 
 
@@ -41,6 +47,15 @@ def test_a_file_that_is_missing_is_named(encoder, tmp_path, missing, check, name
         check(copy)
     assert str(copy) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", [b"{broken", b"[]", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("check", [load_tokenizer, weights_files])
+def test_a_broken_configuration_is_not_blamed_on_the_tokenizer(encoder, tmp_path, content, check):
+    copy = shutil.copytree(encoder, tmp_path / "copy")
+    (copy / "config.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"config\.json is no whole JSON table: save the model again"):
+        check(copy)
 
 
 def test_a_name_that_is_no_folder_is_asked_from_the_hub(encoder, monkeypatch):

@@ -6,6 +6,7 @@ data layer needs the one, the backbones need the other.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -55,12 +56,24 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 def load_tokenizer(folder: Path) -> Any:
     """The folder's tokenizer."""
+    check_config(folder)
     with transformers() as library:
         try:
             return library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # damaged files may raise anything
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"the tokenizer in {folder} cannot be read ({reason}): save it again") from None
+
+
+def check_config(folder: Path) -> None:
+    """Where there is a configuration, it must be a JSON table; the tokenizer's reader looks at it too."""
+    path = folder / CONFIG
+    try:
+        whole = not path.is_file() or isinstance(json.loads(path.read_bytes()), dict)
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise InputError(f"{path} is no whole JSON table: save the model again with model.save_pretrained")
 
 
 def weights_files(folder: Path) -> list[Path]:
@@ -72,6 +85,7 @@ def weights_files(folder: Path) -> list[Path]:
                 f"{path} is missing: a text encoder is a folder with {CONFIG}, {WEIGHTS} and a tokenizer; "
                 "write it with model.save_pretrained (pickled .bin files are not read)"
             )
+    check_config(folder)
     return [folder / CONFIG, *weights]
 
 

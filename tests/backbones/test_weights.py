@@ -120,6 +120,14 @@ def test_damaged_and_evil_files(weights, path, tmp_path, monkeypatch):
     refused(pth, r"save the model's state_dict\(\)")
 
 
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_foreign_pickle_is_refused_without_warnings(tmp_path, protocol, recwarn):
+    path = tmp_path / "foreign.pth"
+    path.write_bytes(pickle.dumps({"a": [1, 2]}, protocol=protocol))
+    refused(path, "foreign.pth is not a whole checkpoint")
+    assert not recwarn.list
+
+
 def test_the_digest_is_of_the_content(weights, tmp_path):
     here, there, other = (tmp_path / f"{name}.safetensors" for name in ("here", "there", "other"))
     save_file(weights, here)

@@ -1,6 +1,7 @@
 """Pretrained weights for a ResNet, under torchvision's names: a local file or one on the Hugging Face hub."""
 
 import logging
+import warnings
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -136,7 +137,9 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of foreign pickles: the one line below says it all
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # whatever a damaged or malicious file leads the reader to
         raise InputError(
             f"{path} is not a whole checkpoint of plain tensors: nothing in it was run"

@@ -26,6 +26,10 @@ TEXT, SPLIT, TOXICITY = "comment_text", "split", "toxicity"
 NUMBERS = (TOXICITY, *IDENTITIES, ANY)
 SPLITS = ("train", "val", "test")
 CLASSES = ("civil", "toxic")
+TOO_LONG = (
+    f"a cell of more than {csv.field_size_limit():,} characters; is a quote not closed? Else cut the text: "
+    "its first 128 tokens count"
+)
 TRAINING_ROWS = 50_000
 DRAW_SEED = 42
 HELD_OUT = 0.1
@@ -127,7 +131,9 @@ def read_comments(path: Path) -> Comments:
                 texts.append(row[text])
         except (InputError, csv.Error) as error:
             where = f"row {len(texts) + 1} (line {rows.line_num})" if rows.line_num > 1 else "header"
-            raise InputError(f"{path}, {where}: {error}") from None
+            raise InputError(
+                f"{path}, {where}: {TOO_LONG if 'field limit' in str(error) else error}"
+            ) from None
     high = np.array(scores).reshape(-1, len(NUMBERS)) >= 0.5
     return Comments(
         texts=texts,
@@ -141,7 +147,10 @@ def _check_header(header: list[str]) -> None:
     """All columns must be there, by name; in which order, and which others, does not matter."""
     if not _utf8(header):
         raise InputError("it is not UTF-8: save the file as UTF-8")
-    missing = [name for name in (TEXT, SPLIT, *NUMBERS) if name not in header]
+    needed = (TEXT, SPLIT, *NUMBERS)
+    if twice := [name for name in needed if header.count(name) > 1]:
+        raise InputError(f"column {', '.join(twice)} is there more than once: keep one")
+    missing = [name for name in needed if name not in header]
     if not missing:
         return
     for separator, called in {";": "semicolons", "\t": "tabs", "|": "bars"}.items():
