@@ -1,7 +1,9 @@
 import os
 import shutil
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -277,9 +279,12 @@ def test_wrong_folders_and_targets(root, tmp_path):
     refused(root, "unknown domain of .*images 'photos': did you mean 'photo'", target="photos")
     refused(root, "did you mean 'clipart'", target="CLIPART")
     refused(root / "photo", "needs at least two domains, .*: found none")
-    refused(tmp_path, "images has no image in its class folders")  # one level too high
-    (root / "empty/cat").mkdir(parents=True)
-    refused(root, "empty has no image in its class folders")
+    refused(tmp_path, "found none; images has no images in class folders")  # one level too high
+    for folder in ("empty/cat", "bare"):
+        (root / folder).mkdir(parents=True)
+    for target in ("empty", "bare"):
+        refused(root, rf"{target} has no images in class folders .* one of clipart, photo", target=target)
+    refused(root, "unknown domain of .*images '..'", target="..")
     assert not (root / CACHE).exists()  # all of this was said before anything was decoded
 
 
@@ -293,6 +298,23 @@ def test_wrong_pacs(tmp_path):
     refused(root, "photo/zebra is no class of PACS", module=pacs)
     (root / "photo").rename(root / "photos")
     refused(root, "photo is missing: PACS has the domains", module=pacs)
+    (root / "photo/dog").mkdir(parents=True)
+    refused(root, r"photo has no images in class folders \(.*\): PACS has the domains", module=pacs)
+
+
+@pytest.mark.parametrize("module", [domains, pacs])
+def test_a_stray_folder_without_images_is_left_out_and_told(tmp_path, module):
+    root = write_pacs(tmp_path)
+    before = load(root, module=module).fingerprint()
+    for name in ("__MACOSX/photo", "__MACOSX/photo/dog", "lists/by_class"):
+        (root / name).mkdir(parents=True)
+    (root / "__MACOSX/photo/._000.jpg").write_bytes(b"Mac OS X")
+    data = load(root, module=module)
+    assert data.fingerprint() == before
+    assert [note.partition(" (")[0] for note in data.notes] == [
+        "folder __MACOSX passed over: it has no images in class folders",
+        "folder lists passed over: it has no images in class folders",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -413,6 +435,29 @@ def test_two_at_once_decode_once(root, decodings):
         thread.join()
     assert (found[0] == found[1]).all()
     assert len(decodings) == len(files)
+
+
+def test_what_is_refused_leaves_no_cache(root):
+    (root / "clipart/cat/000.png").write_bytes(b"no image")
+    refused(root, "000.png is no image")
+    assert not (root / CACHE).exists()
+    (root / "clipart/cat/000.png").unlink()
+    (root / "photo/cat/000.png").write_bytes(b"no image")
+    refused(root, "000.png is no image")
+    assert len(list((root / CACHE).glob("*.rgb"))) == 2  # what is whole stays
+
+
+def test_a_lock_that_was_removed_is_no_lock(root):
+    """One waits for the lock while the other fails and removes it with the folder."""
+    files, found = sorted((root / "photo").rglob("*.*")), []
+    waiting = threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8)))
+    with suppress(KeyboardInterrupt), decoding._locked([root / CACHE]):
+        waiting.start()
+        time.sleep(0.5)  # to hash the files, and to come to the lock
+        raise KeyboardInterrupt
+    waiting.join()
+    assert len(found[0]) == len(files)
+    assert sorted(path.suffix for path in (root / CACHE).iterdir()) == ["", ".rgb", ".sha256"]
 
 
 def test_domains_that_share_a_beginning_keep_their_caches(tmp_path, decodings):

@@ -10,8 +10,9 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -22,6 +23,7 @@ from calmoe.errors import InputError
 from calmoe.files import CACHE, TEMPORARY, write_whole, writing_whole
 
 HOW = "8 bits, RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
+LOCK = ".lock"
 BLOCK = 512  # images in memory at a time
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 
@@ -37,7 +39,7 @@ def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> np.ndarr
         for folder in folders:
             if (found := _whole(folder / f"{stem}.rgb", size)) is not None:
                 return found
-        with _locked(_writable(folders)) as folder:
+        with _locked(folders) as folder:
             path = folder / f"{stem}.rgb"
             if (found := _whole(path, size)) is None:  # nobody else has written it since
                 _write(path, files, size, threads, f"decoding {name}")
@@ -136,14 +138,40 @@ def _writable(folders: Sequence[Path]) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[Path]:
-    """One process at a time decodes; what a killed one left half-written goes."""
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _locked(folders: Sequence[Path]) -> Iterator[Path]:
+    """A folder where one process at a time decodes; what a killed one left half-written goes.
+
+    So does the folder, if all that is in it after an error is the lock.
+    """
+    folder, lock = _lock(folders)
+    with lock:
         for path in folder.iterdir():
             if TEMPORARY.fullmatch(path.name):
                 path.unlink()
-        yield folder
+        try:
+            yield folder
+        except BaseException:
+            if [path.name for path in folder.iterdir()] == [LOCK]:
+                with suppress(OSError):  # another process may be at its door
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
+            raise
+
+
+def _lock(folders: Sequence[Path]) -> tuple[Path, IO[str]]:
+    """The first folder that can be written, and its lock, held; one that was removed meanwhile is none."""
+    while True:
+        folder = _writable(folders)
+        with suppress(FileNotFoundError):
+            lock = (folder / LOCK).open("w")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(lock.fileno()), (folder / LOCK).stat()):
+                    return folder, lock
+            except BaseException:
+                lock.close()
+                raise
+            lock.close()
 
 
 def _threads() -> ThreadPoolExecutor:

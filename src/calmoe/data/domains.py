@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from calmoe.data.decoding import decoded
-from calmoe.data.layout import Layout, find_images, image_folder, layout_notes
+from calmoe.data.layout import NO_IMAGES, Layout, empty_folders, find_images, image_folder, layout_notes
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 from calmoe.errors import InputError, check_known
@@ -27,9 +27,10 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
     root = image_folder("domains", data)
     layout = find_images(root)
     if len(layout) < 2:
-        found = ", ".join(layout) or "none"
+        found, empty = ", ".join(layout) or "none", empty_folders(root)
         raise InputError(
             f"{root} needs at least two domains, in folders DIR/domain/class/image: found {found}"
+            + (f"; {empty[0]} {NO_IMAGES}" if empty else "")
         )
     return leave_one_out("domains", root, layout, protocol, target, size)
 
@@ -44,6 +45,8 @@ def leave_one_out(
     augmented = check_protocol(protocol) == "published"
     if not target:
         raise InputError(f"{name} needs a domain to test on: give --target, one of {', '.join(layout)}")
+    if target in empty_folders(root):
+        raise InputError(f"{root / target} {NO_IMAGES}: give another --target, one of {', '.join(layout)}")
     check_known(f"domain of {root}", target, layout)
     classes = sorted({label for images in layout.values() for label in images})
     if len(classes) < 2:

@@ -10,6 +10,7 @@ from calmoe.errors import InputError
 Layout = dict[str, dict[str, list[Path]]]
 """Images by domain and class, all in order; a class that a domain lacks is not there."""
 
+NO_IMAGES = f"has no images in class folders (their names end in {', '.join(SUFFIXES)})"
 CLASSES_TOLD = 5  # that lack a domain
 
 
@@ -23,20 +24,22 @@ def image_folder(name: str, data: Path | None) -> Path:
 
 
 def find_images(root: Path) -> Layout:
-    """All images under `root`; hidden files and folders, and files that are no images, do not count."""
+    """All images under `root`; hidden files and folders, and files that are no images, do not count.
+
+    Nor does a folder without images, such as the __MACOSX of some archives.
+    """
     layout = {}
     for domain in _folders(root):
         classes = _folders(domain)
-        if not classes:
-            continue
-        images = {folder.name: _images(folder) for folder in classes}
-        layout[domain.name] = {name: files for name, files in images.items() if files}
-        if not layout[domain.name]:
-            raise InputError(
-                f"{domain} has no image in its class folders: the layout is DIR/domain/class/image, "
-                f"an image's name ends in {', '.join(SUFFIXES)}"
-            )
+        images = {folder.name: files for folder in classes if (files := _images(folder))}
+        if images:
+            layout[domain.name] = images
     return layout
+
+
+def empty_folders(root: Path) -> list[str]:
+    """Folders that may have been meant as domains, and have no images in class folders."""
+    return [folder.name for folder in _folders(root) if not any(map(_images, _folders(folder)))]
 
 
 def layout_notes(root: Path, layout: Layout) -> tuple[str, ...]:
@@ -45,9 +48,10 @@ def layout_notes(root: Path, layout: Layout) -> tuple[str, ...]:
 
 
 def _folders_passed_over(root: Path, layout: Layout) -> Iterator[str]:
+    empty = empty_folders(root)
     for folder in _folders(root):
         if folder.name not in layout:
-            why = "not one of the domains" if _folders(folder) else "it has no class folders"
+            why = f"it {NO_IMAGES}" if folder.name in empty else "not one of the domains"
             yield f"folder {folder.name} passed over: {why}"
 
 

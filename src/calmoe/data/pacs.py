@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from calmoe.data.domains import SIZE, leave_one_out
-from calmoe.data.layout import find_images, image_folder
+from calmoe.data.layout import NO_IMAGES, empty_folders, find_images, image_folder
 from calmoe.data.shift import ShiftDataset
 from calmoe.errors import InputError
 
@@ -17,7 +17,8 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
     found = find_images(root)
     for domain in DOMAINS:
         if domain not in found:
-            raise InputError(f"{root / domain} is missing: PACS has the domains {', '.join(DOMAINS)}")
+            why = NO_IMAGES if domain in empty_folders(root) else "is missing"
+            raise InputError(f"{root / domain} {why}: PACS has the domains {', '.join(DOMAINS)}")
         for label in (*CLASSES, *found[domain]):
             if label not in found[domain]:
                 raise InputError(
