@@ -116,6 +116,23 @@ def test_help_shows_an_example(arguments):
     assert "Example: calmoe " in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("run", "calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth"),
+        ("sweep", "0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup"),
+        ("report", "for the example images only"),
+        ("compare", "needed only if the run's record names no target"),
+    ],
+)
+def test_help_says_what_each_option_is_for(command, said, monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 160)
+    result = calmoe(command, "--help")
+    assert said in " ".join(result.stdout.split())
+    flags = [line for line in result.stdout.splitlines() if "<bool>" in line and "--help" not in line]
+    assert not flags
+
+
 def test_version():
     assert calmoe("--version").stdout.startswith("calmoe 0.")
 

@@ -59,7 +59,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_print_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Calibrated mixtures of experts: train them, audit them, reproduce the paper.
@@ -81,12 +84,12 @@ Protocol = Annotated[str | None, typer.Option(help="corrected, or published: the
 Data = Annotated[Path | None, typer.Option(help="Where the dataset's files are.")]
 Target = Annotated[str | None, typer.Option(help="The domain to test on, such as sketch: pacs, domains.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Draw the plan and stop.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Draw the plan and stop.")]
 OnlyReport = Annotated[
-    bool, typer.Option("--only-report", help="Recompute the results from the saved predictions.")
+    bool, typer.Option("--only-report", metavar="", help="Recompute the results from the saved predictions.")
 ]
 Tensorboard = Annotated[
-    bool, typer.Option("--tensorboard", help="Write TensorBoard events into the run's folder.")
+    bool, typer.Option("--tensorboard", metavar="", help="Write TensorBoard events into the run's folder.")
 ]
 TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")
@@ -114,6 +117,8 @@ def run_command(
     """Train the methods on a dataset and show the paper's table; run again to continue or to add.
 
     Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
+
+    Example: calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth
     """
     spec = _spec(dataset, methods, seeds, settings, protocol, target)
     folder, how = out or Path("runs") / spec.name, (only_report, time_limit, tensorboard)
@@ -126,7 +131,7 @@ def sweep_command(
     dataset: DatasetName,
     values: Annotated[
         str | None,
-        typer.Option(help="By commas. [default: 0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup]"),
+        typer.Option(help="By commas.", show_default="0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup"),
     ] = None,
     methods: Methods = "robust",
     seeds: Seeds = None,
@@ -216,8 +221,12 @@ def report_command(
     to: Annotated[
         Path | None, typer.Option(help="Where to write; RUN/report of one target if not given.")
     ] = None,
-    data: Data = None,
-    pdf: Annotated[bool, typer.Option("--pdf", help="The figures as PDF too, for papers.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the dataset's files are: for the example images only.")
+    ] = None,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", metavar="", help="The figures as PDF too, for papers.")
+    ] = False,
 ) -> None:
     """Write a run's report: one page (HTML), its tables (Markdown, LaTeX, CSV) and its figures.
 
@@ -226,11 +235,13 @@ def report_command(
     One report over targets: calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR
     """
     from calmoe.experiments.reporting import write_report
+    from calmoe.report.summary import many
 
     written = write_report(run, to, data, pdf)
     folder = written.page.parent
-    typer.echo(f"{len(written.tables)} tables in {folder / 'tables.md'}: {', '.join(written.tables)}")
-    typer.echo(f"{len(written.figures)} figures in {folder / 'figures'}: {', '.join(written.figures)}")
+    tables, figures = many(len(written.tables), "table"), many(len(written.figures), "figure")
+    typer.echo(f"{tables} in {folder / 'tables.md'}: {', '.join(written.tables)}")
+    typer.echo(f"{figures} in {folder / 'figures'}: {', '.join(written.figures)}")
     for name, reason in written.missing.items():
         typer.echo(f"no figure {name}: {reason}")
     typer.echo(f"the report is {written.page}")
@@ -326,7 +337,11 @@ def data_command(
 def compare_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     dataset: Annotated[
-        str | None, typer.Option(help="The paper's table, such as pacs_sketch. [default: the run's dataset]")
+        str | None,
+        typer.Option(
+            help="The paper's table, such as pacs_sketch: needed only if the run's record names no target.",
+            show_default="the run's own",
+        ),
     ] = None,
 ) -> None:
     """Show the paper's cells beside a run's, and the differences in combined standard errors.
