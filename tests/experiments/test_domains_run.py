@@ -102,6 +102,31 @@ def test_other_weights_targets_and_images_are_refused(finished, images, weights,
     assert "(target is 'photo' there, 'sketch' here)" in elsewhere.stderr
 
 
+def test_a_dry_run_refuses_what_the_run_refuses(finished, images, weights, tmp_path):
+    plain = ("run", "domains", "--target", "photo", *SMALL, "--out", finished, "--dry-run")
+    unchecked = calmoe(*plain)
+    assert unchecked.exit_code == 0, unchecked.output
+    assert unchecked.stdout.startswith("note: data and weights were not checked")
+    assert "0 to do in 0 nodes" in unchecked.stdout
+    right = calmoe(*plain, "--data", images, "--set", f"weights={weights}")
+    assert right.exit_code == 0, right.output
+    assert "note:" not in right.stdout
+    assert "0 to do in 0 nodes" in right.stdout
+    other = tmp_path / "other.safetensors"
+    save_file(ResNet(18, stem="imagenet").state_dict(), other)
+    fewer = write_images(tmp_path / "fewer", count=11)
+    for data, file, said in ((images, other, "the weights differ"), (fewer, weights, "the data differ")):
+        result = calmoe(*plain, "--data", data, "--set", f"weights={file}")
+        assert result.exit_code == 2, result.output
+        assert f"holds another run ({said}" in result.stderr
+
+
+def test_columns_that_no_row_has_are_not_shown(finished, images, weights):
+    shown = run(images, finished, "--set", f"weights={weights}").stdout
+    assert "ECE+TS" in shown
+    assert "Hard" not in shown
+
+
 def test_from_scratch_is_said(images, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = calmoe(
@@ -150,7 +175,7 @@ def test_a_sweep_has_a_target_too(images, tmp_path, monkeypatch):
     command = ["sweep", "eta", "domains", "--data", images, "--target", "sketch", "--values", "1,2"]
     result = calmoe(*command, "--seeds", "42", "--dry-run")
     assert result.exit_code == 0, result.output
-    assert "domains-sketch, 1 methods x 1 seeds x 2 values of eta" in result.stdout
+    assert "domains-sketch, 1 method x 1 seed x 2 values of eta" in result.stdout
 
 
 def corrupt(root, _):
@@ -159,11 +184,11 @@ def corrupt(root, _):
 
 
 def empty(root, _):
-    shutil.rmtree(root / "sketch/dog")
-    shutil.rmtree(root / "sketch/cat")
-    for path in (root / "sketch/owl").iterdir():
+    shutil.rmtree(root / "photo/dog")
+    shutil.rmtree(root / "photo/cat")
+    for path in (root / "photo/owl").iterdir():
         path.unlink()
-    return [], "sketch has no image in its class folders"
+    return [], "photo has no images in class folders"
 
 
 def lonely(root, _):

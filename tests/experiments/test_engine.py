@@ -15,7 +15,7 @@ from rich.console import Console
 
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
-from calmoe.experiments import engine
+from calmoe.experiments import engine, environment
 from calmoe.experiments.engine import run, show_plan
 from calmoe.experiments.methods import METHODS
 from calmoe.experiments.plan import leaves
@@ -156,6 +156,60 @@ def test_a_dry_run_writes_nothing(tiny, finished, tmp_path):
     assert "9 epochs become 8; 8 to do in 4 nodes" in console.file.getvalue()
     show_plan(tiny, finished, console=console)
     assert "0 to do in 0 nodes" in console.file.getvalue()
+
+
+def test_a_dry_run_compares_the_data_too(tiny, finished, quiet, monkeypatch):
+    digits = load_dataset("digits")
+    fewer = replace(digits, train=digits.train.take(range(100)))
+    monkeypatch.setattr(engine, "load_dataset", lambda *_: fewer)
+    before = (finished / "spec.json").read_bytes()
+    with pytest.raises(InputError, match="the data differ"):
+        show_plan(tiny, finished, console=quiet)
+    assert (finished / "spec.json").read_bytes() == before
+
+
+def test_a_folder_that_digits_do_not_need_is_noted(tiny, tmp_path):
+    console = Console(file=io.StringIO(), width=100)
+    show_plan(tiny, tmp_path / "none", tmp_path / "nope", console=console)
+    assert f"note: {tmp_path / 'nope'} is not read: the digits come with" in console.file.getvalue()
+
+
+def test_one_is_one(tiny, tmp_path):
+    console = Console(file=io.StringIO(), width=200)
+    one = narrowed(with_settings(tiny, ["epochs=1", "warmup=0"]), methods=("single",))
+    show_plan(one, tmp_path / "run", console=console)
+    assert "digits, 1 method x 1 seed: 1 epoch; 1 to do in 1 node\n" in console.file.getvalue()
+    run(one, tmp_path / "run", console=console)
+    assert "\n1 row in " in console.file.getvalue()
+
+
+def test_a_damaged_environment_is_kept_aside_and_told(finished, tiny):
+    path, console = finished / "environment.json", Console(file=io.StringIO(), width=400)
+    damaged = path.read_bytes()[:-20]
+    path.write_bytes(damaged)
+    run(narrowed(tiny, methods=("fgr",)), finished, console=console)
+    assert (finished / "environment.json.damaged").read_bytes() == damaged
+    assert f"note: {path} is damaged: it is kept as {path}.damaged" in console.file.getvalue()
+    assert len(json.loads(path.read_text())["sessions"]) == 1
+
+
+@pytest.mark.parametrize(("answers", "dirty"), [("", False), (" M file", True), (None, None)])
+def test_a_status_that_git_does_not_tell_is_not_called_clean(answers, dirty, monkeypatch, tmp_path):
+    (tmp_path / ".git").mkdir()
+    monkeypatch.delenv("CALMOE_COMMIT", raising=False)
+    monkeypatch.setattr(environment, "SOURCE", tmp_path)
+    monkeypatch.setattr(environment, "_git", lambda name, *_: answers if name == "status" else "abc")
+    assert environment._commit() == ("abc", dirty)
+
+
+def test_gamma_is_what_cvar_trains_with(tiny, quiet, tmp_path):
+    spec = narrowed(tiny, methods=("vanilla", "cvar"))
+    losses = {}
+    for gamma in (1, 4):
+        outcome = run(with_settings(spec, [f"gamma={gamma}"]), tmp_path / str(gamma), console=quiet)
+        losses[gamma] = [row["nll"] for row in outcome.rows]
+    assert losses[1][0] == losses[1][1] == losses[4][0]  # the worst of all are all: Vanilla
+    assert losses[4][1] != losses[4][0]
 
 
 def test_forked_weights_are_the_unforked_ones_bit_for_bit(reference, tiny):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from calmoe.calibration import PerExpertTemperature, Temperature
-from calmoe.experiments.evaluation import evaluate
+from calmoe.experiments.evaluation import evaluate, temperature_notes
 from calmoe.metrics import accuracy, ece, nll
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
@@ -66,6 +66,31 @@ def test_without_a_hard_subset_its_fields_are_null():
     with_hard = evaluate("vanilla", 7, "corrected", predictions(), "hard")
     assert set(row) == set(with_hard)
     json.dumps(row, allow_nan=False)
+
+
+def test_temperatures_that_are_no_optimum_are_one_line_a_kind_and_protocol():
+    rows = [
+        {
+            "method": "robust",
+            "seed": seed,
+            "protocol": protocol,
+            "temperature": t,
+            "temperature_status": status,
+        }
+        for seed in range(8)
+        for protocol, t, status in (
+            ("corrected", 1e6, "uninformative") if seed < 7 else ("corrected", 1.0, "separable"),
+            ("published", -1.0 - seed, "negative") if seed < 2 else ("published", 1.2, "published"),
+        )
+    ]
+    assert temperature_notes(rows) == [
+        "corrected protocol: temperature 1e+06, uninformative, in 7 of 8 rows: seed 0 robust, seed 1 robust, "
+        "seed 2 robust, seed 3 robust, seed 4 robust, …",
+        "published protocol: temperature -2 to -1, negative, in 2 of 8 rows: seed 0 robust, seed 1 robust",
+        "corrected protocol: temperature 1, separable, in 1 of 8 rows: seed 7 robust",
+    ]
+    swept = [{**row, "setting": "eta", "value": 2} for row in rows[-2:-1]]
+    assert temperature_notes(swept)[0].endswith("in 1 of 1 row: seed 7 robust eta 2")
 
 
 def test_separable_validation_is_told_not_warned(recwarn):

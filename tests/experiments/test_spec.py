@@ -9,7 +9,7 @@ def test_presets_are_the_papers():
     digits, cifar = load_preset("digits"), load_preset("cifar10h")
     assert digits.methods == PAPER_METHODS
     assert digits.seeds == (42, 43, 44)
-    assert cifar.methods == tuple(METHODS)
+    assert cifar.methods == tuple(name for name in METHODS if name != "cvar")
     assert cifar.seeds == (42, 43, 44, 45, 46)
     assert cifar.model.backbone == "resnet18"
     assert cifar.model.stages == 3

@@ -8,7 +8,16 @@ from calmoe.data import cifar10h, civilcomments, digits, domains, hatexplain, pa
 from calmoe.data.shift import PROTOCOLS, ShiftDataset, Split, check_protocol
 from calmoe.errors import InputError, check_known
 
-__all__ = ["DATASETS", "PROTOCOLS", "ShiftDataset", "Split", "check_protocol", "load_dataset"]
+__all__ = [
+    "DATASETS",
+    "PROTOCOLS",
+    "ShiftDataset",
+    "Split",
+    "check_protocol",
+    "is_text",
+    "load_dataset",
+    "needs_folder",
+]
 
 DATASETS: dict[str, Callable[..., ShiftDataset]] = {
     "digits": digits.load,
@@ -18,6 +27,24 @@ DATASETS: dict[str, Callable[..., ShiftDataset]] = {
     "civilcomments": civilcomments.load,
     "hatexplain": hatexplain.load,
 }
+
+
+def needs_folder(name: str) -> bool:
+    """Whether the dataset is read from files of the user's.
+
+    >>> needs_folder("pacs"), needs_folder("digits")
+    (True, False)
+    """
+    return inspect.signature(DATASETS[name]).parameters["data"].default is inspect.Parameter.empty
+
+
+def is_text(name: str) -> bool:
+    """Whether the dataset's rows are token ids, for a text encoder.
+
+    >>> is_text("hatexplain"), is_text("digits")
+    (True, False)
+    """
+    return "encoder" in inspect.signature(DATASETS[name]).parameters
 
 
 def load_dataset(
@@ -36,5 +63,5 @@ def load_dataset(
     if target and "target" not in takes:
         raise InputError(f"{name} has no domains to choose a target from: leave out the target")
     options = {"target": target} if target else {}
-    options |= {"encoder": encoder} if "encoder" in takes else {}
+    options |= {"encoder": encoder} if is_text(name) else {}
     return DATASETS[name](data, protocol, **options)

@@ -50,6 +50,7 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
         hard="hard",
         protocol=protocol,
         validation_augmented=augmented,
+        notes=() if data is None else (f"{data} is not read: the digits come with scikit-learn",),
     )
 
 

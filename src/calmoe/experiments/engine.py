@@ -10,20 +10,31 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console
 
-from calmoe.data import ShiftDataset, load_dataset
+from calmoe.data import ShiftDataset, is_text, load_dataset, needs_folder
+from calmoe.data.text import LENGTH
 from calmoe.errors import InputError
 from calmoe.experiments.environment import describe
-from calmoe.experiments.evaluation import evaluate
+from calmoe.experiments.evaluation import evaluate, temperature_notes
 from calmoe.experiments.methods import METHODS, in_order, source
 from calmoe.experiments.plan import Node, draw, leaves, to_do
 from calmoe.experiments.progress import Events, TimeUp, Watcher
-from calmoe.experiments.records import Record, describe_run, join, plan_of, plans_of, recorded, sweep_of
+from calmoe.experiments.records import (
+    Record,
+    describe_run,
+    join,
+    joined,
+    plan_of,
+    plans_of,
+    recorded,
+    sweep_of,
+)
 from calmoe.experiments.spec import RunSpec, from_table, run_title
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
+from calmoe.report.summary import many
 from calmoe.report.sweeps import SETTINGS, sweep_table
-from calmoe.training import Diverged, Trainer, check_model
+from calmoe.training import Diverged, Trainer, check_model, check_together
 
 WIDTH = 150  # of the table where there is no terminal
 
@@ -66,9 +77,8 @@ def run(
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
     events = Events(out / "tensorboard") if tensorboard else None
-    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
-    record = _new_record(folder, spec, dataset, where, sweep)
-    _tell(dataset.notes, console)
+    dataset = _load(folder, spec, data, console)
+    record = describe_run(spec, dataset, where.type, sweep)
     with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
         record = join(folder, record)
         nodes = plan_of(spec, record, sweep)
@@ -80,7 +90,7 @@ def run(
                 console.print(
                     "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's"
                 )
-            folder.add_session(describe(where))
+            _tell(folder.add_session(describe(where)), console)
             watcher = Watcher(console, sum(node.epochs for node in missing), time_limit, events)
             trainer = Trainer(dataset, spec.model, spec.training, where)
             try:
@@ -101,17 +111,20 @@ def show_plan(
     sweep: Sweep | None = None,
     console: Console | None = None,
 ) -> None:
-    """Draw the plan and what of it is done; nothing is written."""
+    """Draw the plan and what of it is done; of files only the data's cache is written.
+
+    What a run would refuse is refused; without the data, a folder that holds a run is asked what it knows.
+    """
     console, folder = console or make_console(), RunFolder(out)
-    if folder.record() is None:
-        dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
-        record = _new_record(folder, spec, dataset, pick_device(device), sweep)
-        _tell(dataset.notes, console)
-    else:
+    if data is None and needs_folder(spec.dataset) and folder.record() is not None:
         record = recorded(folder, spec, sweep)
+        _tell(["data and weights were not checked: give --data DIR for that"], console)
+    else:
+        dataset, where = _load(folder, spec, data, console), pick_device(device)
+        record = joined(folder, describe_run(spec, dataset, where.type, sweep))
     nodes = plan_of(spec, record, sweep)
-    title = f"{spec.name}, {len(spec.methods)} methods x {len(spec.seeds)} seeds"
-    title += f" x {len(sweep.values)} values of {sweep.setting}" if sweep else ""
+    title = f"{spec.name}, {many(len(spec.methods), 'method')} x {many(len(spec.seeds), 'seed')}"
+    title += f" x {many(len(sweep.values), 'value')} of {sweep.setting}" if sweep else ""
     console.print(draw(nodes, folder.done(nodes), title))
 
 
@@ -120,17 +133,21 @@ def _tell(notes: Sequence[str], console: Console) -> None:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
 
 
-def _new_record(
-    folder: RunFolder,
-    spec: RunSpec,
-    dataset: ShiftDataset,
-    where: torch.device,
-    sweep: Sweep | None,
-) -> Record:
-    """What this run's `spec.json` is to hold; a model that cannot be built never gets a folder."""
-    if folder.record() is None:
-        check_model(spec.model, dataset, {METHODS[source(name)].head for name in spec.methods})
-    return describe_run(spec, dataset, where.type, sweep)
+def _load(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console) -> ShiftDataset:
+    """The run's data, and notes on them; a model that cannot be built for them never gets a folder.
+
+    An encoder is tried before its tokenizer is: what is refused leaves no tokens either.
+    """
+    model, text = spec.model, is_text(spec.dataset)
+    check_together(model.backbone, spec.dataset, text)
+    heads = {METHODS[source(name)].head for name in spec.methods} if folder.record() is None else ()
+    if text and model.weights and heads:
+        check_model(model, (LENGTH,), heads)
+    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, model.weights)
+    if heads and not text:
+        check_model(model, dataset.input_shape, heads)
+    _tell(dataset.notes, console)
+    return dataset
 
 
 def train(
@@ -231,17 +248,12 @@ def _report(
     folder.write_results(rows)
     for protocol in record["protocols"]:
         console.print(results_table(rows, run_title(record["spec"]), protocol).rich())
-    for row in rows:
-        if row["temperature_status"] not in ("optimum", "published"):
-            at = f" {row['setting']} {row['value']:g}" if "value" in row else ""
-            console.print(
-                f"note: seed {row['seed']} {row['method']}{at}, {row['protocol']} protocol: "
-                f"temperature {row['temperature']:.3g}, {row['temperature_status']}"
-            )
+    _tell(temperature_notes(rows), console)
     for name, reason in failed.items():
         console.print(f"failed: {name}: {reason}")
     more = "--methods, --seeds or --values" if record.get("sweep") else "--methods or --seeds"
-    console.print(f"{len(rows)} rows in {folder.path / RESULTS}; more {more} add to them", markup=False)
+    found = f"{many(len(rows), 'row')} in {folder.path / RESULTS}"
+    console.print(f"{found}; more {more} add to them", markup=False)
     return Outcome(rows=rows, failed=failed)
 
 
@@ -251,8 +263,10 @@ def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -
     title = f"{protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
     if "value" in rows[0]:
         return sweep_table(rows, protocol, f"{dataset}, sweep of {SETTINGS[rows[0]['setting']]}, {title}")
-    columns = (*PAPER_COLUMNS, "nll_ts", "brier_ts")
-    return main_table(summarise(rows, protocol), columns, f"{dataset}, {title}")
+    summary = summarise(rows, protocol)
+    known = {column for cells in summary.values() for column, cell in cells.items() if cell.n}
+    columns = [column for column in (*PAPER_COLUMNS, "nll_ts", "brier_ts") if column in known]
+    return main_table(summary, columns, f"{dataset}, {title}")
 
 
 def pick_device(name: str) -> torch.device:

@@ -38,8 +38,8 @@ def _commit() -> tuple[str | None, bool | None]:
         return given, None
     if not (SOURCE / ".git").exists():
         return None, None
-    commit = _git("rev-parse", "--verify", "HEAD")
-    return commit, None if commit is None else bool(_git("status", "--porcelain"))
+    commit, changes = _git("rev-parse", "--verify", "HEAD"), _git("status", "--porcelain")
+    return commit, None if commit is None or changes is None else bool(changes)
 
 
 def _git(*arguments: str) -> str | None:

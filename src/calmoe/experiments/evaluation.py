@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from calmoe.metrics import accuracy, adaptive_ece, brier_score, by_group, ece, n
 from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
+from calmoe.report.summary import many
 
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
+FITTED = ("optimum", "published")  # what a temperature is, if all went well
+TOLD = 5  # rows that a note names
 LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
 
 
@@ -84,3 +88,24 @@ def _groups(test: Predictions, hard: str | None) -> dict[str, np.ndarray]:
     """
     columns = {name: values for name, values in test.groups.items() if name not in (hard, "easy")}
     return {name: mask for name, mask in group_masks(columns).items() if mask.sum() >= LEAST_ROWS}
+
+
+def temperature_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each protocol and kind of temperature that is no optimum: which rows, and how many."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["temperature_status"] not in FITTED:
+            found.setdefault((row["protocol"], row["temperature_status"]), []).append(row)
+    notes = []
+    for (protocol, status), of in found.items():
+        names = [
+            f"seed {r['seed']} {r['method']}" + (f" {r['setting']} {r['value']:g}" if "value" in r else "")
+            for r in of
+        ]
+        low, high = (f"{pick(r['temperature'] for r in of):.3g}" for pick in (min, max))
+        notes.append(
+            f"{protocol} protocol: temperature {low}{f' to {high}' * (low != high)}, {status}, in "
+            f"{len(of)} of {many(sum(r['protocol'] == protocol for r in rows), 'row')}: "
+            f"{', '.join(names[:TOLD])}{', …' * (len(names) > TOLD)}"
+        )
+    return notes

@@ -42,6 +42,7 @@ METHODS = {
         Method(name="fgr_robust", objective="tilted", rectified=True),
         Method(name="entropic", objective="entropic"),
         Method(name="robust_brier", objective="tilted", loss="brier"),
+        Method(name="cvar", objective="cvar"),
     )
 }
 PAPER_METHODS = ("single", "vanilla", "mocae", "fgr", "robust", "robust_filtered", "fgr_robust")

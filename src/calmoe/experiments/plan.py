@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from calmoe.experiments.methods import METHODS, in_order, source
 from calmoe.experiments.spec import RunSpec
+from calmoe.report.summary import many
 from calmoe.report.tables import METHODS as TITLES
 from calmoe.training.settings import Stage
 
@@ -134,7 +135,7 @@ def draw(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
     """The plan, with what sharing saves and what is left to do."""
     remaining = to_do(nodes, done)
     left = sum(node.epochs for node in remaining)
-    tree = Tree(f"{escape(title)}: {_saving(nodes)}; {left} to do in {len(remaining)} nodes")
+    tree = Tree(f"{escape(title)}: {_saving(nodes)}; {left} to do in {many(len(remaining), 'node')}")
     for seed in dict.fromkeys(node.seed for node in nodes):
         of_seed = [node for node in nodes if node.seed == seed]
         branch = tree.add(f"seed {seed}: {_saving(of_seed)}")
@@ -147,7 +148,7 @@ def draw(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
 
 def _saving(nodes: Sequence[Node]) -> str:
     shared, unshared = sum(node.epochs for node in nodes), unshared_epochs(nodes)
-    return f"{unshared} epochs become {shared}" if shared < unshared else f"{shared} epochs"
+    return f"{unshared} epochs become {shared}" if shared < unshared else many(shared, "epoch")
 
 
 def _line(node: Node, done: Collection[str]) -> str:

@@ -45,7 +45,15 @@ def describe_run(spec: RunSpec, dataset: ShiftDataset, device: str, sweep: Sweep
 
 
 def join(folder: RunFolder, record: Record) -> Record:
-    """The folder's record with the new methods and seeds added; another run's folder is refused."""
+    """The folder's record with the new methods and seeds added, written; another run's is refused."""
+    whole = joined(folder, record)
+    if whole != folder.record():
+        folder.write_record(whole)
+    return whole
+
+
+def joined(folder: RunFolder, record: Record) -> Record:
+    """What `join` writes."""
     old = folder.record()
     if old is not None:
         _refuse_other(folder, flat(old), flat(record))
@@ -55,8 +63,6 @@ def join(folder: RunFolder, record: Record) -> Record:
         before, now = sweep_of(old), sweep_of(record)
         if before and now:
             record["sweep"] = before.merged(now).asdict()
-    if record != old:
-        folder.write_record(record)
     return record
 
 

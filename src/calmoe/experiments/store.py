@@ -86,13 +86,18 @@ class RunFolder:
     def write_record(self, record: dict[str, Any]) -> None:
         write_sealed(self.path / SPEC, record)
 
-    def add_session(self, session: dict[str, Any]) -> None:
-        """Say in `environment.json` who works here now; a damaged one starts anew."""
+    def add_session(self, session: dict[str, Any]) -> list[str]:
+        """Say in `environment.json` who works here now; a damaged one is kept aside, and told of."""
+        path, sessions, notes = self.path / ENVIRONMENT, [], []
         try:
-            sessions = read_sealed(self.path / ENVIRONMENT)["sessions"]
-        except (FileNotFoundError, InputError):
-            sessions = []
-        write_sealed(self.path / ENVIRONMENT, {"sessions": [*sessions, session]})
+            sessions = read_sealed(path)["sessions"]
+        except FileNotFoundError:
+            pass
+        except InputError as error:
+            aside = path.rename(path.with_name(f"{ENVIRONMENT}.damaged"))
+            notes = [f"{error}: it is kept as {aside}, a new one is begun"]
+        write_sealed(path, {"sessions": [*sessions, session]})
+        return notes
 
     # --- nodes
 

@@ -2,7 +2,7 @@
 
 from calmoe.training.checkpoints import TrainingState, latest_state, save_state
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
-from calmoe.training.trainer import Diverged, Trainer, check_model, check_weights
+from calmoe.training.trainer import Diverged, Trainer, check_model, check_together, check_weights
 
 __all__ = [
     "Diverged",
@@ -12,6 +12,7 @@ __all__ = [
     "TrainingSettings",
     "TrainingState",
     "check_model",
+    "check_together",
     "check_weights",
     "latest_state",
     "save_state",

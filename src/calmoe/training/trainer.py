@@ -240,7 +240,7 @@ class Trainer:
 
     def _build(self, head: str) -> MixtureClassifier:
         settings = self.model_settings
-        check_together(settings, self.dataset)
+        check_together(settings.backbone, self.dataset.name, self.dataset.tokens)
         backbone = make_backbone(settings, self.dataset.input_shape)
         return MixtureClassifier(
             backbone, make_head(settings, head, backbone.out_features, self.dataset.num_classes)
@@ -266,23 +266,23 @@ def make_head(settings: ModelSettings, head: str, in_features: int, num_classes:
     return MixtureHead(in_features, num_classes, experts, settings.router_hidden, routing)
 
 
-def check_model(settings: ModelSettings, dataset: ShiftDataset, heads: Iterable[str]) -> None:
+def check_model(settings: ModelSettings, input_shape: tuple[int, ...], heads: Iterable[str]) -> None:
     """Build the model once with each of the heads: an InputError says what cannot be built.
 
     Only an encoder's files are read for it; `check_weights` compares a ResNet's.
     """
-    check_together(settings, dataset)
-    with torch.random.fork_rng(devices=[]), torch.device("cpu" if dataset.tokens else "meta"):
-        backbone = make_backbone(settings, dataset.input_shape)
+    encoder = settings.backbone == "encoder"
+    with torch.random.fork_rng(devices=[]), torch.device("cpu" if encoder else "meta"):
+        backbone = make_backbone(settings, input_shape)
         for head in heads:
-            make_head(settings, head, backbone.out_features, dataset.num_classes)
+            make_head(settings, head, backbone.out_features, num_classes=2)
 
 
-def check_together(settings: ModelSettings, dataset: ShiftDataset) -> None:
+def check_together(backbone: str, dataset: str, tokens: bool) -> None:
     """Texts are for the encoder, and it is for texts."""
-    if dataset.tokens != (settings.backbone == "encoder"):
+    if tokens != (backbone == "encoder"):
         raise InputError(
-            f"{dataset.name} and the backbone {settings.backbone!r} do not go together: "
+            f"{dataset} and the backbone {backbone!r} do not go together: "
             "texts need 'encoder', all else needs another"
         )
 
