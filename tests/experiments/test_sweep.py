@@ -46,6 +46,14 @@ def test_an_eta_sweep_shares_one_warm_up():
     assert [node.eta for node in nodes if node.method] == [0.5, 1.0, 2.0] * 2
 
 
+def test_values_that_agree_to_six_digits_are_all_trained(tiny):
+    spec, values = narrowed(tiny, methods=("robust",)), (1, 1.0000001, 1.0000002)
+    record = {"training_fingerprint": "data", "device": "cpu"}
+    nodes = plan_of(spec, record, make_sweep("eta", values))
+    assert [node.eta for node in nodes if node.method] == list(values)
+    assert [node.value for node in nodes if node.method] == ["eta 1", "eta 1.0000001", "eta 1.0000002"]
+
+
 def test_merging_changes_no_key():
     of_values = plans("warmup", (0, 5, 10))
     assert {node.key for node in merge(of_values)} == {n.key for plan in of_values.values() for n in plan}

@@ -35,7 +35,13 @@ class Sweep:
         }
 
     def label(self, value: float) -> str:
-        return f"{self.setting} {value:g}"
+        """Short where that is the very value: no two values have one label.
+
+        >>> Sweep("eta", ()).label(2.0), Sweep("eta", ()).label(2.00000001)
+        ('eta 2', 'eta 2.00000001')
+        """
+        short = f"{value:g}"
+        return f"{self.setting} {short if float(short) == value else repr(value)}"
 
     def merged(self, other: "Sweep") -> "Sweep":
         """Both sweeps' values."""
