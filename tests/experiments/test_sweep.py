@@ -7,6 +7,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from calmoe.cli import app
+from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.engine import run, show_plan
 from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs
@@ -14,7 +15,9 @@ from calmoe.experiments.records import plan_of
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
+from calmoe.report.sweeps import eta_gamma
 from calmoe.training import Trainer
+from calmoe.training.diagnostics import tilt_diagnostics
 
 
 def plans(setting, values, **changes):
@@ -155,6 +158,26 @@ def test_rows_say_what_the_tilt_did_and_a_sweep_goes_on(tiny, quiet, tmp_path, m
     assert trained == [2.0]
     assert [row["value"] for row in read_results(tmp_path)][::2] == [1, 2, 4]
     assert json.loads((tmp_path / "spec.json").read_text())["sweep"]["values"] == [1, 2, 4]
+
+
+def test_a_batch_larger_than_the_data_counts_as_the_rows_there_are(tiny, quiet, tmp_path, monkeypatch):
+    spec = with_settings(narrowed(tiny, methods=("robust",)), ["batch=5000"])
+    rows = len(load_dataset("digits").train)
+    run(spec, tmp_path / "sweep", sweep=make_sweep("eta", (0, 2)), console=quiet)
+    found, n = eta_gamma(read_results(tmp_path / "sweep"))
+    even, tilted = found["robust"].values()
+    assert (n, even.top) == (rows, rows)
+    assert (even.gamma_eff.mean, even.effective_fraction.mean) == pytest.approx((1, 1))
+    assert 1 < tilted.gamma_eff.mean < rows
+
+    def without_its_size(*given):  # as histories were written before they had it
+        return {name: value for name, value in tilt_diagnostics(*given).items() if name != "batch"}
+
+    monkeypatch.setattr("calmoe.training.trainer.tilt_diagnostics", without_its_size)
+    run(narrowed(tiny, methods=("robust",)), tmp_path / "old", sweep=make_sweep("eta", (0,)), console=quiet)
+    found, n = eta_gamma(read_results(tmp_path / "old"))
+    assert n == 32
+    assert found["robust"][0].gamma_eff.mean == pytest.approx(1)
 
 
 def test_a_run_and_a_sweep_do_not_share_a_folder(finished, tiny, quiet, tmp_path):

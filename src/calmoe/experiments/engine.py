@@ -226,7 +226,8 @@ def results(folder: RunFolder, record: Record) -> list[dict[str, Any]]:
 def _last_tilt(folder: RunFolder, node: Node) -> dict[str, float]:
     """What the tilt did to the training batches of the last epoch, where the model is all but still."""
     last = json.loads((folder.node(node) / HISTORY).read_bytes())[-1]
-    return {name: last[name] for name in ("perplexity", "gamma_eff", "negative_share") if name in last}
+    told = ("batch", "perplexity", "gamma_eff", "negative_share")
+    return {name: last[name] for name in told if name in last}
 
 
 def _report(

@@ -1,7 +1,7 @@
 """What a sweep of one setting found: the paper's two panels, their table, and the map from η to Γ_eff.
 
-A sweep's rows are a run's rows with the swept `setting`, its `value` and the `batch` size; where the
-objective tilts they also have the mean `perplexity` of its weights over batches.
+A sweep's rows are a run's rows with the swept `setting`, its `value` and the `batch` size, all rows where the
+data have fewer; where the objective tilts they also have the mean `perplexity` of its weights over batches.
 """
 
 import math
