@@ -17,6 +17,7 @@ def folder(
     method="vanilla",
     target="",
     model=RESNET18,
+    eces=ECE,
     **more,
 ):
     run = RunFolder(path)
@@ -26,7 +27,7 @@ def folder(
     rows = [
         {"method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
         for protocol in protocols
-        for i, value in enumerate(ECE)
+        for i, value in enumerate(eces)
     ]
     run.write_results(rows)
     return path
@@ -66,7 +67,15 @@ def test_another_backbone_is_named(tmp_path):
     with_target = folder(tmp_path / "art", dataset="pacs", target="art_painting", model=RESNET50)
     without = folder(tmp_path / "any", dataset="pacs", model=RESNET50)
     for answer in (compare(with_target), compare(without, "--dataset", "pacs_photo")):
-        assert "ResNet-50 v1 (the paper: ResNet-18)" in answer.stdout
+        said = "ResNet-50 v1 (the paper: ResNet-18): no test of reproduction: the backbone is another"
+        assert said in " ".join(answer.stdout.split())
+        assert "yes" not in answer.stdout
+
+
+def test_one_seed_cannot_be_compared(tmp_path):
+    answer = compare(folder(tmp_path / "run", eces=ECE[:1]))
+    assert answer.exit_code == 0, answer.output
+    assert "no cell could be compared: that takes two seeds" in answer.stdout
 
 
 @pytest.mark.parametrize(

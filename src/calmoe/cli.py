@@ -353,6 +353,7 @@ def compare_command(
     from calmoe.experiments.spec import backbone_of, run_name
     from calmoe.experiments.store import read_results
     from calmoe.report import compare, comparison_table, is_published
+    from calmoe.report.comparison import no_test
     from calmoe.report.published import table_of
 
     record = record_of(run)
@@ -372,6 +373,7 @@ def compare_command(
     cells = compare(read_results(run), table)
     if all(cell.mean != cell.mean for cell in cells):
         raise InputError(f"{run} has no method of the paper's table: add some with `calmoe run {own}`")
-    grid = comparison_table(cells)
-    named = ", ".join(filter(None, [run_name(record["spec"]), backbone_of(record["spec"], table)]))
+    backbone = backbone_of(record["spec"], table)
+    grid = comparison_table(cells, why=no_test("published", backbone))
+    named = ", ".join(filter(None, [run_name(record["spec"]), backbone]))
     make_console().print(replace(grid, caption=f"{named}: {grid.caption}").rich())

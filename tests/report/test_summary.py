@@ -17,9 +17,14 @@ def rows(method, nll, ece=None, hard=None, protocol="corrected", first_seed=42, 
 
 
 def words(
-    found, methods=("vanilla", "robust"), seeds=(42, 43, 44), protocols=("corrected",), dataset="digits"
+    found,
+    methods=("vanilla", "robust"),
+    seeds=(42, 43, 44),
+    protocols=("corrected",),
+    dataset="digits",
+    backbone="",
 ):
-    asked = Asked(dataset=dataset, methods=methods, seeds=seeds, protocols=protocols)
+    asked = Asked(dataset=dataset, methods=methods, seeds=seeds, protocols=protocols, backbone=backbone)
     points = in_words(found, asked)
     return {p.lead: " ".join([p.text, *p.bullets]).strip().replace("\xa0", " ") for p in points}
 
@@ -122,8 +127,24 @@ def test_the_converged_protocol_is_spoken_of_and_the_paper_compared():
     assert "Corrected protocol" in told["What was done"]
     assert told["Beside the paper"].startswith("Of the paper's 42 cells, 3 can be compared")
     assert told["Beside the paper"].endswith("1 lie within two combined standard errors, 2 beyond.")
+    (one, *_) = published
+    said = words([one], ("vanilla",), seeds=(42,), protocols=("published",), dataset="cifar10h")
+    assert said["Beside the paper"].startswith("No cell could be compared: that takes two seeds")
     only = words(published, ("vanilla",), protocols=("published",))
     assert "stops before it converges" in only["What was done"]
+
+
+def test_another_backbone_is_no_test_of_reproduction():
+    found = [{**row, "protocol": "published", "ece": 0.2 + 0.001 * row["seed"]} for row in VANILLA]
+    asked = {"protocols": ("published",), "dataset": "pacs_sketch"}
+    assert words(found, ("vanilla",), **asked)["Beside the paper"].endswith("1 beyond.")
+    told = words(found, ("vanilla",), **asked, backbone="ResNet-50 (the paper: ResNet-18)")
+    assert told["Beside the paper"] == (
+        "The paper's cells stand beside ours below, but the backbone is another: this is no test of "
+        "reproduction."
+    )
+    own = [{**row, "method": "mine"} for row in found]
+    assert "Beside the paper" not in words(own, ("mine",), **asked)
 
 
 @pytest.mark.parametrize("claim", ["win", "beat", "significant", "prove"])

@@ -9,6 +9,7 @@ from scipy import stats
 
 from calmoe.errors import InputError
 from calmoe.report import beyond, compare, comparison_table, main_table, paired, paired_table, summarise
+from calmoe.report.comparison import no_test
 
 NAN = float("nan")
 
@@ -187,11 +188,27 @@ def test_uneven_seeds_show_as_a_range():
 def test_comparison_table_marks_what_lies_beyond_two():
     comparisons = compare(rows("vanilla", ece=[0.059, 0.061], accuracy=[0.919, 0.922]), "cifar10h")
     lines = comparison_table(comparisons).markdown().splitlines()
-    assert lines[0] == "1 of 2 cells differ from the paper by more than 2 combined SE"
+    assert lines[0] == "1 of 2 cells differ from the paper by more than 2 combined SE (40 not compared)"
     assert len(lines) == 4 + 42
     assert "| Vanilla MoE | ECE | 0.055 ± 0.001 | 0.060 ± 0.001 | +0.005 | **+3.54** | yes |" in lines
     assert "| FGR | ECE | 0.051 ± 0.001 | – | – | – |  |" in lines
     assert comparison_table(comparisons).csv().count(",yes\n") == 1
+
+
+def test_another_experiment_is_put_beside_the_paper_and_not_tested():
+    comparisons = compare(rows("vanilla", ece=[0.059, 0.061]), "cifar10h")
+    grid = comparison_table(comparisons, why=no_test("published", "ResNet-50 (the paper: ResNet-18)"))
+    assert grid.caption == "no test of reproduction: the backbone is another"
+    assert "| Vanilla MoE | ECE | 0.055 ± 0.001 | 0.060 ± 0.001 | +0.005 |" in grid.markdown().splitlines()
+    assert not any(entry.bold for row in grid.rows for entry in row)
+
+
+def test_where_no_cell_can_be_compared_nothing_sounds_like_success():
+    for runs in (rows("vanilla", ece=[0.06]), rows("entropic", ece=[0.06, 0.07])):
+        grid = comparison_table(compare(runs, "cifar10h"))
+        assert grid.caption == (
+            "no cell could be compared: that takes two seeds of a method that the paper has"
+        )
 
 
 def test_paired_table():

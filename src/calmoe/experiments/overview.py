@@ -11,7 +11,8 @@ from calmoe.experiments.pages import HOW, commands, run_facts
 from calmoe.experiments.records import Record
 from calmoe.experiments.sources import Rows, Source, Sources
 from calmoe.experiments.spec import backbone_of, run_name
-from calmoe.report import Grid, beyond
+from calmoe.report import Grid
+from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
 from calmoe.report.drawing import Drawn, draw_all
 from calmoe.report.page import Page, Picture, Section
@@ -19,7 +20,7 @@ from calmoe.report.published import target_titles
 from calmoe.report.summary import listed, many
 from calmoe.report.tables import paired_table
 from calmoe.report.target_figures import targets_dots, targets_reliability, targets_scatter
-from calmoe.report.target_words import AskedTargets, no_test, targets_in_words
+from calmoe.report.target_words import AskedTargets, targets_in_words
 from calmoe.report.targets import (
     MEAN,
     PAPER,
@@ -63,7 +64,6 @@ OWN_HOW = {
     "target. Below zero is better, but for accuracy. Bold intervals leave out zero; they are not corrected "
     "for their number.",
     "scatter": "Calibration is easily bought with accuracy, and the other way round: this shows both.",
-    "comparison": "The paper's cells beside ours, mean ± standard error over seeds.",
 }
 
 
@@ -149,12 +149,7 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
         cells = compare_by_target(rows, record["spec"]["dataset"], protocol, titles)
         if cells:
             why = no_test(protocol, overview.backbone)
-            far = len(beyond(c for of in cells.values() for c in of))
-            said = (
-                f"no test of reproduction: {why}"
-                if why
-                else f"{far} beyond 2 combined standard errors, in bold"
-            )
+            said = verdict((c for of in cells.values() for c in of), why)
             caption = f"{named}; the paper's cells beside ours; {said}"
             grids[f"{protocol}-comparison"] = targets_comparison_table(cells, titles, caption, tested=not why)
     return grids

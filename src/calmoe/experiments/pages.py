@@ -11,7 +11,7 @@ from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
-from calmoe.experiments.spec import load_preset, run_name, run_title
+from calmoe.experiments.spec import backbone_of, load_preset, run_name, run_title
 from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
 from calmoe.report.grid import Entry, Heading, label
@@ -112,6 +112,7 @@ def _summary(sources: Sources) -> list[Point]:
             methods=spec["methods"],
             seeds=spec["seeds"],
             protocols=record["protocols"],
+            backbone=backbone_of(spec),
         )
         points = in_words(sources.rows, asked)
     for setting, sweep in sources.sweeps.items():

@@ -1,7 +1,6 @@
 """What a run leaves behind for readers: a page, tables, figures, and where they came from."""
 
 import json
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +31,6 @@ from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.files import write_json, write_whole
 from calmoe.report import (
     Grid,
-    beyond,
     compare,
     comparison_table,
     is_published,
@@ -41,6 +39,7 @@ from calmoe.report import (
     paired_table,
     summarise,
 )
+from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import read_curves, write_curves
 from calmoe.report.drawing import Drawn, draw_all, save
 from calmoe.report.examples import domain_examples, examples_figure
@@ -72,14 +71,9 @@ def tables(sources: Sources) -> dict[str, Grid]:
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)
     if rows and "published" in protocols and is_published(paper):
-        cells = compare(rows, paper)
-        known = [cell for cell in cells if not math.isnan(cell.combined_errors)]
-        grids["comparison"] = comparison_table(
-            cells,
-            f"{dataset}, published protocol beside the paper's {published(paper)['table']}; "
-            f"{len(beyond(known))} of {len(known)} cells "
-            f"differ by more than 2 combined standard errors ({len(cells) - len(known)} not compared)",
-        )
+        cells, why = compare(rows, paper), no_test("published", backbone_of(record["spec"]))
+        beside = f"{dataset}, published protocol beside the paper's {published(paper)['table']}"
+        grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
     for setting, sweep in sources.sweeps.items():
         for protocol in protocols:
             grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, dataset, protocol)

@@ -1,15 +1,12 @@
 """What a run found: tables beside what the paper published."""
 
+from calmoe.report.comparison import Comparison, beyond, compare, comparison_table
 from calmoe.report.grid import Grid
 from calmoe.report.published import is_published, published
 from calmoe.report.tables import (
     PAPER_COLUMNS,
     Cell,
-    Comparison,
     PairedDifference,
-    beyond,
-    compare,
-    comparison_table,
     main_table,
     paired,
     paired_table,

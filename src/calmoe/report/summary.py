@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from calmoe.report.comparison import compare, no_test, verdict_in_words
 from calmoe.report.grid import estimate, signed, telling
 from calmoe.report.page import Point
 from calmoe.report.published import is_published
@@ -13,8 +14,6 @@ from calmoe.report.tables import (
     PairedDifference,
     Rows,
     Summary,
-    beyond,
-    compare,
     paired,
     summarise,
 )
@@ -40,6 +39,7 @@ class Asked:
     seeds: Sequence[int]
     protocols: Sequence[str]
     table: str = ""  # of the paper, if it is not called as the dataset is
+    backbone: str = ""  # beside the paper's, where they differ
 
     @property
     def protocol(self) -> str:
@@ -154,17 +154,10 @@ def told_sides(differences: Sequence[PairedDifference]) -> str:
 
 
 def _beside(rows: Rows, asked: Asked) -> str:
-    if "published" not in asked.protocols or not is_published(asked.table or asked.dataset):
+    table = asked.table or asked.dataset
+    if "published" not in asked.protocols or not is_published(table):
         return ""
-    cells = compare(rows, asked.table or asked.dataset)
-    known = [cell for cell in cells if not math.isnan(cell.combined_errors)]
-    if not known:
-        return ""
-    far = len(beyond(known))
-    return (
-        f"Of the paper's {len(cells)} cells, {len(known)} can be compared with ours under the published "
-        f"protocol: {len(known) - far} lie within two combined standard errors, {far} beyond."
-    )
+    return verdict_in_words(compare(rows, table), no_test("published", asked.backbone))
 
 
 def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]) -> list[str]:

@@ -1,7 +1,7 @@
 """A run's tables from its rows, one a method, seed and protocol.
 
-Compute first: `summarise`, `compare`, `paired`. Lay out second: `main_table`, `comparison_table` and
-`paired_table` give a `Grid`, which renders itself.
+Compute first: `summarise`, `paired`. Lay out second: `main_table` and `paired_table` give a `Grid`, which
+renders itself. What the paper printed stands beside it in `calmoe.report.comparison`.
 """
 
 import math
@@ -15,7 +15,6 @@ import numpy as np
 from calmoe.errors import InputError
 from calmoe.metrics import paired_difference
 from calmoe.report.grid import Entry, Grid, Heading, count, estimate, interval, label, signed
-from calmoe.report.published import published
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Row]
@@ -59,19 +58,6 @@ Summary: TypeAlias = dict[str, dict[str, Cell]]
 MISSING = Cell(math.nan, math.nan, 0)
 
 
-class Comparison(NamedTuple):
-    """A published cell and ours; `combined_errors` is the difference over sqrt(se1² + se2²)."""
-
-    method: str
-    column: str
-    published_mean: float
-    published_se: float
-    mean: float
-    standard_error: float
-    difference: float
-    combined_errors: float
-
-
 class PairedDifference(NamedTuple):
     """Mean of method - baseline over the n seeds both have, with Student's t interval."""
 
@@ -100,25 +86,6 @@ def summarise(rows: Rows, protocol: str) -> Summary:
         method: {column: _cell(number(row.get(column)) for row in seeds.values()) for column in columns}
         for method, seeds in runs.items()
     }
-
-
-def compare(rows: Rows, dataset: str, protocol: str = "published") -> list[Comparison]:
-    """Every published cell beside ours; NaN where the run has none.
-
-    The paper rounds to three decimals: a standard error printed as 0.001 is anything from 0.0005 to 0.0015,
-    so read `combined_errors` with care where the printed one is that small.
-    """
-    ours = summarise(rows, protocol)
-    return [
-        _comparison(method, column, Cell(mean, error, 5), ours.get(method, {}).get(column, MISSING))
-        for method, cells in published(dataset)["cells"].items()
-        for column, (mean, error) in cells.items()
-    ]
-
-
-def beyond(comparisons: Iterable[Comparison], limit: float = 2.0) -> list[Comparison]:
-    """The cells that differ by more than `limit` combined standard errors."""
-    return [c for c in comparisons if abs(c.combined_errors) > limit]
 
 
 def paired(
@@ -171,13 +138,6 @@ def _cell(values: Iterable[float]) -> Cell:
     return Cell(float(kept.mean()), error, n) if n else MISSING
 
 
-def _comparison(method: str, column: str, theirs: Cell, ours: Cell) -> Comparison:
-    difference = ours.mean - theirs.mean
-    with np.errstate(divide="ignore", invalid="ignore"):
-        combined = float(np.divide(difference, np.hypot(theirs.standard_error, ours.standard_error)))
-    return Comparison(method, column, *theirs[:2], *ours[:2], difference, combined)
-
-
 def _paired(method: str, baseline: str, column: str, a: Seeds, b: Seeds) -> PairedDifference:
     common = [seed for seed in a if seed in b]
     pairs = np.array([[number(run[seed].get(column)) for run in (a, b)] for seed in common]).reshape(-1, 2)
@@ -215,37 +175,6 @@ def main_table(
     )
 
 
-def comparison_table(comparisons: Sequence[Comparison], caption: str | None = None) -> Grid:
-    """One row a published cell, a section a method; a cell beyond 2 combined standard errors is marked."""
-    known = [c for c in comparisons if not math.isnan(c.combined_errors)]
-    far = set(beyond(known))
-
-    def row(c: Comparison) -> tuple[Entry, ...]:
-        return (
-            method_entry(c.method),
-            label(column_title(c.column), c.column),
-            estimate(c.published_mean, c.published_se),
-            estimate(c.mean, c.standard_error),
-            signed(c.difference),
-            signed(c.combined_errors, bold=c in far, decimals=2),
-            label("yes", "yes") if c in far else label("", ""),
-        )
-
-    return Grid(
-        caption or f"{len(far)} of {len(known)} cells differ from the paper by more than 2 combined SE",
-        (
-            METHOD,
-            METRIC,
-            Heading("Published", ("published", "published_se")),
-            Heading("Ours", ("ours", "ours_se")),
-            Heading("Difference", ("difference",)),
-            Heading("In combined SE", ("combined_errors",)),
-            Heading("Beyond 2", ("beyond_2",)),
-        ),
-        _by_method(comparisons, row),
-    )
-
-
 def paired_table(differences: Sequence[PairedDifference], caption: str | None = None) -> Grid:
     """One row a method and metric, a section a method; an interval that leaves out zero is in bold."""
 
@@ -268,7 +197,7 @@ def paired_table(differences: Sequence[PairedDifference], caption: str | None = 
             Heading("Difference", ("difference",)),
             Heading("95 % interval", ("low", "high")),
         ),
-        _by_method(differences, row),
+        by_method(differences, row),
     )
 
 
@@ -301,7 +230,7 @@ def best_mean(summary: Summary, column: str) -> float:
     return round(COLUMNS[column][1](means), 3) if means and column in COLUMNS else math.nan
 
 
-def _by_method(
+def by_method(
     items: Sequence[Any], row: Callable[[Any], tuple[Entry, ...]]
 ) -> tuple[tuple[tuple[Entry, ...], ...], ...]:
     return tuple(tuple(map(row, group)) for _, group in groupby(items, key=lambda item: item.method))

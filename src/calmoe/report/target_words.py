@@ -1,9 +1,9 @@
 """What runs on several target domains found, in plain words, and the question that they were run for."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from calmoe.report.comparison import no_test, verdict_in_words
 from calmoe.report.page import Point
 from calmoe.report.summary import (
     BASELINE,
@@ -16,7 +16,7 @@ from calmoe.report.summary import (
     told_difference,
     told_sides,
 )
-from calmoe.report.tables import FAMILIES, METHODS, PairedDifference, Rows, beyond
+from calmoe.report.tables import FAMILIES, METHODS, PairedDifference, Rows
 from calmoe.report.targets import MEAN, compare_by_target, mean_over_targets, paired_by_target
 
 ROBUST = (*FAMILIES[1], *FAMILIES[2])  # trained against a shift
@@ -30,7 +30,6 @@ class AskedTargets(Asked):
 
     titles: Mapping[str, str]
     absent: Sequence[str] = ()
-    backbone: str = ""  # beside the paper's, where they differ
 
 
 def targets_in_words(rows: Rows, asked: AskedTargets) -> list[Point]:
@@ -148,21 +147,7 @@ def _by_target(differences: Mapping[str, Sequence[PairedDifference]], asked: Ask
 
 def _beside(own: Rows, asked: AskedTargets) -> str:
     cells = compare_by_target(own, asked.dataset, asked.protocol, asked.titles)
-    if not cells:
-        return ""
-    why = no_test(asked.protocol, asked.backbone)
-    if why:
-        return f"The paper's cells stand beside ours below, but {why}: this is no test of reproduction."
-    known = [c for of in cells.values() for c in of if not math.isnan(c.combined_errors)]
-    far = len(beyond(known))
-    return f"Of {len(known)} cells that can be compared, {far} lie beyond two combined standard errors."
-
-
-def no_test(protocol: str, backbone: str) -> str:
-    """Why the paper's cells are of another experiment; nothing where they are of the same."""
-    split = "under the corrected protocol training, validation rows and temperatures are not the paper's"
-    reasons = [split] if protocol == "corrected" else []
-    return " and ".join(reasons + (["the backbone is another"] if backbone else []))
+    return verdict_in_words([c for of in cells.values() for c in of], no_test(asked.protocol, asked.backbone))
 
 
 def _uncertain(

@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from calmoe.report.comparison import Comparison, beyond, compare
 from calmoe.report.grid import Entry, Grid, Heading, estimate, interval, label, signed
 from calmoe.report.published import is_published, table_of
 from calmoe.report.tables import (
@@ -17,15 +18,12 @@ from calmoe.report.tables import (
     MISSING,
     SEEDS,
     Cell,
-    Comparison,
     PairedDifference,
     Row,
     Rows,
     Summary,
     best_mean,
-    beyond,
     column_title,
-    compare,
     families,
     method_entry,
     number,

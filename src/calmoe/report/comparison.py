@@ -1,0 +1,140 @@
+"""The paper's cells beside a run's: how far apart they are, and whether that tests a reproduction."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from calmoe.report.grid import Entry, Grid, Heading, estimate, label, signed
+from calmoe.report.published import published
+from calmoe.report.tables import (
+    METHOD,
+    METRIC,
+    MISSING,
+    Cell,
+    Rows,
+    by_method,
+    column_title,
+    method_entry,
+    summarise,
+)
+
+NONE_KNOWN = "no cell could be compared: that takes two seeds of a method that the paper has"
+
+
+class Comparison(NamedTuple):
+    """A published cell and ours; `combined_errors` is the difference over sqrt(se1² + se2²)."""
+
+    method: str
+    column: str
+    published_mean: float
+    published_se: float
+    mean: float
+    standard_error: float
+    difference: float
+    combined_errors: float
+
+
+def compare(rows: Rows, dataset: str, protocol: str = "published") -> list[Comparison]:
+    """Every published cell beside ours; NaN where the run has none.
+
+    The paper rounds to three decimals: a standard error printed as 0.001 is anything from 0.0005 to 0.0015,
+    so read `combined_errors` with care where the printed one is that small.
+    """
+    ours = summarise(rows, protocol)
+    return [
+        _comparison(method, column, Cell(mean, error, 5), ours.get(method, {}).get(column, MISSING))
+        for method, cells in published(dataset)["cells"].items()
+        for column, (mean, error) in cells.items()
+    ]
+
+
+def beyond(comparisons: Iterable[Comparison], limit: float = 2.0) -> list[Comparison]:
+    """The cells that differ by more than `limit` combined standard errors."""
+    return [c for c in comparisons if abs(c.combined_errors) > limit]
+
+
+def _comparison(method: str, column: str, theirs: Cell, ours: Cell) -> Comparison:
+    difference = ours.mean - theirs.mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        combined = float(np.divide(difference, np.hypot(theirs.standard_error, ours.standard_error)))
+    return Comparison(method, column, *theirs[:2], *ours[:2], difference, combined)
+
+
+def no_test(protocol: str, backbone: str) -> str:
+    """Why the paper's cells are of another experiment; nothing where they are of the same.
+
+    backbone: beside the paper's, where they differ.
+    """
+    split = "under the corrected protocol training, validation rows and temperatures are not the paper's"
+    reasons = [split] if protocol == "corrected" else []
+    return " and ".join(reasons + (["the backbone is another"] if backbone else []))
+
+
+def verdict(comparisons: Iterable[Comparison], why: str = "") -> str:
+    """What a caption says of them. why: of `no_test`."""
+    comparisons = list(comparisons)
+    known = _known(comparisons)
+    if why:
+        return f"no test of reproduction: {why}"
+    if not known:
+        return NONE_KNOWN
+    told = f"{len(beyond(known))} of {len(known)} cells differ from the paper by more than 2 combined SE"
+    return f"{told} ({len(comparisons) - len(known)} not compared)"
+
+
+def verdict_in_words(comparisons: Sequence[Comparison], why: str = "") -> str:
+    """The same in sentences; nothing where there are no cells of ours."""
+    if all(math.isnan(c.mean) for c in comparisons):
+        return ""
+    if why:
+        return f"The paper's cells stand beside ours below, but {why}: this is no test of reproduction."
+    known = _known(comparisons)
+    if not known:
+        return f"{NONE_KNOWN.capitalize()}."
+    far = len(beyond(known))
+    return (
+        f"Of the paper's {len(comparisons)} cells, {len(known)} can be compared with ours under the "
+        f"published protocol: {len(known) - far} lie within two combined standard errors, {far} beyond."
+    )
+
+
+def comparison_table(comparisons: Sequence[Comparison], caption: str | None = None, why: str = "") -> Grid:
+    """One row a published cell, a section a method; a cell beyond 2 combined standard errors is marked.
+
+    why: of `no_test`. If it gives a reason, the last two columns, which are the test, are left out.
+    """
+    far = set(beyond(comparisons))
+
+    def row(c: Comparison) -> tuple[Entry, ...]:
+        test = (
+            signed(c.combined_errors, bold=c in far, decimals=2),
+            label("yes", "yes") if c in far else label("", ""),
+        )
+        return (
+            method_entry(c.method),
+            label(column_title(c.column), c.column),
+            estimate(c.published_mean, c.published_se),
+            estimate(c.mean, c.standard_error),
+            signed(c.difference),
+            *(() if why else test),
+        )
+
+    tested = (Heading("In combined SE", ("combined_errors",)), Heading("Beyond 2", ("beyond_2",)))
+    return Grid(
+        caption or verdict(comparisons, why),
+        (
+            METHOD,
+            METRIC,
+            Heading("Published", ("published", "published_se")),
+            Heading("Ours", ("ours", "ours_se")),
+            Heading("Difference", ("difference",)),
+            *(() if why else tested),
+        ),
+        by_method(comparisons, row),
+    )
+
+
+def _known(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    return [c for c in comparisons if not math.isnan(c.combined_errors)]
