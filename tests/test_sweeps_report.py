@@ -6,7 +6,15 @@ import pytest
 
 from calmoe.errors import InputError
 from calmoe.report.drawing import FULL
-from calmoe.report.sweeps import eta_gamma, eta_gamma_figure, eta_gamma_table, sweep_figure, sweep_table
+from calmoe.report.sweeps import (
+    eta_gamma,
+    eta_gamma_figure,
+    eta_gamma_table,
+    sweep_caption,
+    sweep_figure,
+    sweep_in_words,
+    sweep_table,
+)
 
 SEEDS = (42, 43, 44)
 
@@ -87,6 +95,21 @@ def test_without_a_hard_subset_the_ece_is_drawn():
         pytest.approx([0.05, 0.1, 0.2]),
         pytest.approx([0.01, 0.02, 0.04]),
     ]
+
+
+@pytest.mark.parametrize(("hard", "title", "told"), [(True, "hard ECE", "0.100"), (False, "ECE", "0.050")])
+def test_words_and_caption_tell_of_the_error_that_is_drawn(hard, title, told):
+    rows = sweep(hard=hard)
+    assert sweep_figure(rows, "corrected").figure.axes[0].get_ylabel() == title
+    bullets = sweep_in_words(rows, "corrected", default=4).bullets
+    assert [bullet.partition(":")[0] for bullet in bullets] == [
+        f"Robust MoE, {name}" for name in (title, f"{title} after temperature", "accuracy")
+    ]
+    assert f"lowest mean at {2 if hard else 1}, {told} ± " in bullets[0]
+    assert f"at the default, 4, {'0.120' if hard else '0.200'} ± " in bullets[0]
+    assert "highest mean at 1, 0.910 ± 0.000; at the default, 4, 0.880 ± 0.000." in bullets[2]
+    whose = "ECE of the hard subset" if hard else "ECE"
+    assert sweep_caption(rows, "corrected") == f"{whose}, raw and after a temperature, and accuracy, by η."
 
 
 def test_one_seed_has_no_bars():

@@ -67,14 +67,52 @@ def test_other_datasets_have_no_paper_to_name():
         ({"settings": []}, "no test of reproduction: under the corrected protocol training, validation rows"),
         ({}, "are not the paper's and the backbone is another"),
         ({"protocol": "published"}, "no test of reproduction: the backbone is another"),
-        ({"protocol": "published", "settings": []}, "23 beyond 2 combined standard errors, in bold"),
+        ({"protocol": "published", "settings": []}, "23 of 24 cells differ from the paper by more than"),
+        ({"protocol": "published", "settings": [], "seeds": (42,)}, "no cell could be compared"),
     ],
 )
 def test_the_comparison_says_what_it_is(options, said):
     """Of the 24 made-up cells one is near the paper's: Vanilla's ECE on Sketch, 0.2125 and 0.183 ± 0.017."""
-    found = overview_tables(overview(**options))
+    of = overview(**options)
+    found = overview_tables(of)
     (grid,) = [grid for name, grid in found.items() if name.endswith("-comparison")]
     assert said in grid.caption
+    assert any(entry.bold for row in grid.rows for entry in row) == said.startswith("23")
+    (told,) = [p.text for p in overview_page(of, found, {}, {}).summary if p.lead == "Beside the paper"]
+    assert ("this is no test of reproduction" in told) == ("23" not in said and "no cell" not in said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "caption", "told"),
+    [
+        (RESNET50, "; no test of reproduction: the backbone is another", "this is no test of reproduction."),
+        ([], "; 5 of 6 cells differ from the paper by more than 2", "1 lie within two combined standard"),
+    ],
+)
+def test_one_target_is_tested_against_the_paper_as_all_are(settings, caption, told):
+    of = sources("sketch", settings, protocol="published")
+    grids = tables(of)
+    assert caption in grids["comparison"].caption
+    marked = "yes" in [entry.text for row in grids["comparison"].rows for entry in row]
+    assert marked == any(e.bold for row in grids["comparison"].rows for e in row) == (settings == [])
+    (said,) = [p.text for p in run_page(of, grids, {}, {}).summary if p.lead == "Beside the paper"]
+    assert told in said
+
+
+def test_the_page_says_which_temperatures_converged():
+    page = run_page(sources("sketch", protocol="published"), {}, {}, {"reliability": "not now"})
+    (confidence,) = page.sections
+    assert confidence.how.endswith(
+        "published protocol, with one temperature fitted to convergence; those of MoCaE's experts are fitted "
+        "as the protocol says."
+    )
+
+
+def test_differences_are_read_alike_on_both_pages():
+    of, one = overview(), sources("sketch")
+    for page in (overview_page(of, overview_tables(of), {}, {}), run_page(one, tables(one), {}, {})):
+        (paired,) = [section for section in page.sections if section.heading == "Against Vanilla MoE"]
+        assert "Below zero is better, but for accuracy." in paired.how
 
 
 def test_a_run_under_the_published_protocol_is_compared_with_its_own_table():

@@ -145,7 +145,9 @@ def test_a_sweep_alone_is_a_report(swept, tmp_path):
     written = write_report(swept[1:], tmp_path)
     assert written.tables == ["sweep_warmup-corrected"]
     assert written.figures == ["sweep_warmup"]
-    assert "Sweep of warm-up epochs" in written.page.read_text()
+    page = written.page.read_text()
+    assert "Sweep of warm-up epochs" in page
+    assert "ECE of the hard subset, raw and after a temperature, and accuracy, by warm-up epochs." in page
     assert not (tmp_path / "results.jsonl").exists()
 
 

@@ -42,20 +42,19 @@ CAPTIONS = {
     "hard rows.",
     "examples": "Each method's probabilities for the true class and the likeliest others, from one seed.",
     "domains": "Example images; the target domain was not trained on.",
-    "sweep_eta": "ECE of the hard subset, raw and after a temperature, and accuracy, by η.",
-    "sweep_warmup": "ECE of the hard subset, raw and after a temperature, and accuracy, by warm-up.",
     "eta_gamma": "How far the tilted weights of a batch are from even, by η, in the last epoch.",
 }
 HOW = {
     "results": "ECE is the average gap between confidence and accuracy; NLL and Brier also reward being "
     "right. “+TS” is after one temperature fitted on validation, “hard” is the hard subset. Bold is the best "
     "mean, which alone proves nothing. Select a heading to sort.",
-    "paired": "Each method minus Vanilla MoE, seed by seed. Below zero is better. Bold intervals leave out "
-    "zero; they are not corrected for their number.",
-    "comparison": "The paper's cells beside ours. A difference of more than two combined standard errors is "
-    "marked.",
+    "paired": "Each method minus Vanilla MoE, seed by seed. Below zero is better, but for accuracy. Bold "
+    "intervals leave out zero; they are not corrected for their number.",
+    "comparison": "The paper's cells beside ours, mean ± standard error over seeds. Where both are of one "
+    "experiment, a difference of more than two combined standard errors is marked.",
     "confidence": "Is a method right as often as it says? Perfect calibration lies on the dotted line. "
-    "All figures: {protocol} protocol, with temperatures fitted to convergence.",
+    "All figures: {protocol} protocol, with one temperature fitted to convergence; those of MoCaE's experts "
+    "are fitted as the protocol says.",
     "groups": "A method can be calibrated on average and not within any group.",
     "frontier": "Much of a method's advantage can be its temperature. This asks what is left when every "
     "method may choose its own.",

@@ -46,7 +46,7 @@ from calmoe.report.examples import domain_examples, examples_figure
 from calmoe.report.figures import draw
 from calmoe.report.page import Picture
 from calmoe.report.published import published, table_of
-from calmoe.report.sweeps import eta_gamma_figure, eta_gamma_table, sweep_figure
+from calmoe.report.sweeps import eta_gamma_figure, eta_gamma_table, sweep_caption, sweep_figure
 
 PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
 SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("accuracy", "ece", "ece_ts")))
@@ -175,7 +175,9 @@ def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Writ
     grids = tables(sources)
     to.mkdir(parents=True, exist_ok=True)
     drawn, missing = figures(sources, to, dataset)
-    pictures, unsaved = _write_all(to, grids, drawn, CAPTIONS, sources.all, pdf)
+    protocol = sources.record["spec"]["protocol"]
+    swept = {f"sweep_{name}": sweep_caption(sweep.rows, protocol) for name, sweep in sources.sweeps.items()}
+    pictures, unsaved = _write_all(to, grids, drawn, CAPTIONS | swept, sources.all, pdf)
     missing |= unsaved
     if sources.runs:
         _write_rows(to / RESULTS, sources.rows)

@@ -47,8 +47,7 @@ def sweep_figure(rows: Rows, protocol: str, default: float | None = None) -> Dra
     """
     setting, found = _setting(rows), _found(rows, protocol)
     cells = [cells for of in found.values() for cells in of.values()]
-    hard = any(_cell(of, "hard_ece").n for of in cells)
-    error, title = ("hard_ece", "hard ECE") if hard else ("ece", "ECE")
+    error, title = _error(found)
     figure = new_figure(FULL, 2.5)
     left, right = figure.subplots(1, 2)
     for look, of in zip(looks(found).values(), found.values(), strict=True):
@@ -71,6 +70,13 @@ def sweep_figure(rows: Rows, protocol: str, default: float | None = None) -> Dra
         figure,
         f"Sweep of {SETTINGS[setting]}, {protocol} protocol, {_seeds_told(cells)}. {_told(found, columns)}.",
     )
+
+
+def sweep_caption(rows: Rows, protocol: str) -> str:
+    """What stands under the figure: whose ECE it shows."""
+    error, _ = _error(_found(rows, protocol))
+    whose = " of the hard subset" if error == "hard_ece" else ""
+    return f"ECE{whose}, raw and after a temperature, and accuracy, by {SETTINGS[_setting(rows)]}."
 
 
 def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
@@ -102,7 +108,8 @@ def sweep_in_words(
     setting, found = _setting(rows), _found(rows, protocol)
     values = sorted({value for of in found.values() for value in of})
     cells = [cells for of in found.values() for cells in of.values()]
-    columns = {"hard_ece": "hard ECE", "hard_ece_ts": "hard ECE after temperature", "accuracy": "accuracy"}
+    error, name = _error(found)
+    columns = {error: name, f"{error}_ts": f"{name} after temperature", "accuracy": "accuracy"}
     bullets = []
     for method, of in found.items():
         for column, title in columns.items():
@@ -287,6 +294,12 @@ def _found(rows: Rows, protocol: str) -> Found:
         raise InputError(f"the sweep has no rows under protocol {protocol!r}")
     order = [*METHODS, *sorted(methods - set(METHODS))]
     return {m: {v: at[v][m] for v in values if m in at[v]} for m in order if m in methods}
+
+
+def _error(found: Found) -> tuple[str, str]:
+    """The column and title of the error to show: hard ECE, or ECE where nothing is hard."""
+    hard = any(_cell(cells, "hard_ece").n for of in found.values() for cells in of.values())
+    return ("hard_ece", "hard ECE") if hard else ("ece", "ECE")
 
 
 def _paper(method: str, dataset: str, n: int) -> dict[float, dict[str, float]]:
