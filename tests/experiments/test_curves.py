@@ -2,33 +2,59 @@ import shutil
 
 import pytest
 
+from calmoe.calibration import PerExpertTemperature, Temperature
 from calmoe.errors import InputError
 from calmoe.experiments.curves import run_curves
+from calmoe.experiments.engine import expected, run
 from calmoe.experiments.reporting import write_report
-from calmoe.experiments.store import read_results
+from calmoe.experiments.spec import narrowed
+from calmoe.experiments.store import RunFolder, read_results
 from calmoe.report.curves import read_curves
 from calmoe.report.drawing import save
 from calmoe.report.inside import frontier
 
 
+@pytest.fixture(scope="module")
+def published(tiny, quiet, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published") / "run"
+    run(narrowed(tiny, protocol="published"), folder, console=quiet)
+    return folder
+
+
 @pytest.mark.parametrize("protocol", ["corrected", "published"])
-def test_curves_agree_with_the_results(reference, protocol):
-    rows = {row["method"]: row for row in read_results(reference) if row["protocol"] == protocol}
-    if not rows:
-        with pytest.raises(InputError, match="can be judged by"):
-            run_curves(reference, protocol)
-        return
-    found = run_curves(reference, protocol)
+def test_curves_agree_with_the_results(reference, published, protocol):
+    path = {"corrected": reference, "published": published}[protocol]
+    rows = {row["method"]: row for row in read_results(path)}
+    found = run_curves(path)
     assert [c["method"] for c in found] == ["single", "vanilla", "mocae", "robust"]
     for c in found:
         row = rows[c["method"]]
         assert (c["seed"], c["protocol"], c["dataset"]) == (42, protocol, "digits")
+        assert row["protocol"] == protocol
         assert c["raw"]["reliability"]["all"]["ece"] == pytest.approx(row["ece"])
         assert c["raw"]["reliability"]["hard"]["ece"] == pytest.approx(row["hard_ece"])
         if protocol == "corrected":
             assert c["scaled"]["reliability"]["all"]["ece"] == pytest.approx(row["ece_ts"])
             assert c["temperature"] == pytest.approx(row["temperature"])
     assert [c["method"] for c in found if c["history"]] == ["robust"]
+    with pytest.raises(InputError, match=f"can be judged by {protocol}, not 'other'"):
+        run_curves(path, "other")
+
+
+def test_published_temperatures_converge_on_the_augmented_rows_but_for_mocaes_experts(published):
+    folder = RunFolder(published)
+    found = {c["method"]: c for c in run_curves(published)}
+    for _, method, _, node, _ in expected(folder, folder.record()):
+        validation = folder.predictions(node)["validation_augmented"]
+        output = validation.output
+        if method == "mocae":
+            as_published, exact = (
+                PerExpertTemperature(solver=s).fit(output, validation.labels) for s in ("published", "exact")
+            )
+            assert as_published.temperatures_ != pytest.approx(exact.temperatures_, rel=0.05)
+            output = as_published.transform(output)
+        converged = Temperature().fit(output.log_probs, validation.labels)
+        assert found[method]["temperature"] == pytest.approx(converged.temperature_)
 
 
 def test_missing_methods_are_left_out(finished):

@@ -26,10 +26,13 @@ def predictions(n=200, groups=True):
     return result
 
 
-@pytest.mark.parametrize(
+PROTOCOLS = pytest.mark.parametrize(
     ("protocol", "split", "solver"),
     [("corrected", "validation", "exact"), ("published", "validation_augmented", "published")],
 )
+
+
+@PROTOCOLS
 def test_a_row_is_what_the_metrics_say(protocol, split, solver):
     given = predictions()
     row = evaluate("vanilla", 7, protocol, given, "hard")
@@ -45,15 +48,17 @@ def test_a_row_is_what_the_metrics_say(protocol, split, solver):
     assert (row["n"], row["n_hard"], row["seed"], row["protocol"]) == (200, 50, 7, protocol)
 
 
-def test_mocae_stacks_a_temperature_on_its_calibrated_experts():
+@PROTOCOLS
+def test_mocae_stacks_a_temperature_on_its_calibrated_experts(protocol, split, solver):
     given = predictions()
-    row = evaluate("mocae", 7, "corrected", given, "hard")
-    validation, test = given["validation"], given["test"]
-    experts = PerExpertTemperature().fit(validation.output, validation.labels)
+    row = evaluate("mocae", 7, protocol, given, "hard")
+    validation, test = given[split], given["test"]
+    experts = PerExpertTemperature(solver=solver).fit(validation.output, validation.labels)
     calibrated = experts.transform(test.output)
-    stacked = Temperature().fit(experts.transform(validation.output).log_probs, validation.labels)
+    stacked = Temperature(solver).fit(experts.transform(validation.output).log_probs, validation.labels)
     assert row["temperatures"] == experts.temperatures_
     assert len(row["temperatures"]) == 3
+    assert row["temperature"] == stacked.temperature_
     assert row["ece"] == ece(calibrated.probs, test.labels)
     assert row["ece_ts"] == ece(stacked.transform(calibrated.log_probs).exp(), test.labels)
 
