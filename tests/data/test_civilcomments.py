@@ -55,6 +55,16 @@ def test_the_published_draw_of_the_training_rows(encoder, tmp_path, monkeypatch)
     assert data.validation.labels.tolist() == toxic[order[90:]].astype(int).tolist()
 
 
+def test_a_score_of_one_half_counts(tmp_path):
+    write_comments(
+        tmp_path, rows=2, change=lambda row: {**row, "toxicity": 0.5, "black": 0.5, "white": 0.4999}
+    )
+    read = read_comments(tmp_path / FILE)
+    assert read.toxic.all()
+    assert read.identities["black"].all()
+    assert not read.identities["white"].any()
+
+
 def sort_by_class(folder):
     """As a user's file may be: all civil rows first."""
     toxic = iter(range(400))

@@ -32,12 +32,6 @@ def test_take_by_mask():
     assert len(test.take(test.groups["hard"])) == 2
 
 
-def test_moving_changes_no_content():
-    data = dataset()
-    assert data.to("cpu").fingerprint() == data.fingerprint()
-    assert data.train.to("meta").inputs.device.type == "meta"
-
-
 def test_fingerprint_depends_on_everything():
     data = dataset()
     flipped = torch.arange(4) % 2

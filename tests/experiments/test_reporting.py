@@ -169,6 +169,8 @@ def test_a_later_folder_replaces_models_and_adds_its_own(finished, tiny, quiet, 
     assert rows[5] == read_results(finished)[3]
     page = written.page.read_text()
     assert "MoCaE: no seed is finished." in page  # its weights were replaced
+    shown = json.loads((tmp_path / "report" / "examples.json").read_text())["images"][0]["methods"]
+    assert list(shown) == ["single", "vanilla", "fgr", "robust"]
     assert "Single Expert: 1 seed of 2 not finished (43)." in page
 
 

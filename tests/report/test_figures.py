@@ -67,6 +67,46 @@ def test_reliability_draws_filled_bins_only(curves):
     assert sum(np.isfinite(line.get_xdata()).sum() for line in in_colour) == filled < 15
 
 
+def test_seeds_share_their_rows_and_do_not_narrow_a_bins_interval(curves):
+    """The same model three times has the bars of one; bins that are thin for one stay thin."""
+
+    def bars(of_runs):
+        panel = reliability(of_runs).figure.axes[0]
+        lines = [bar for c in panel.containers for bar in c.lines[2]]
+        return [np.array([segment for segment in bar.get_segments() if len(segment)]) for bar in lines]
+
+    one, thrice = bars(curves[:1]), bars([{**curves[0], "seed": seed} for seed in (1, 2, 3)])
+    assert len(one) == len(thrice) == 4  # all and hard rows, each faint or not
+    for a, b in zip(one, thrice, strict=True):
+        np.testing.assert_allclose(a, b)
+
+
+def of_frontier(curves, ece, hard_ece):
+    """Curves of Vanilla MoE with these numbers by seed, at three temperatures."""
+    swept = {"temperature": [0.5, 1.0, 2.0], "chosen": 2, "of": ["ECE", "hard ECE"]}
+    return [
+        {**c, "frontier": {**swept, "ece": e, "hard_ece": h}}
+        for c, e, h in zip(by_method(curves)["vanilla"], ece, hard_ece, strict=True)
+    ]
+
+
+def test_the_frontiers_band_is_the_standard_error_across_it(curves):
+    level = [[y] * 3 for y in (0.1, 0.2, 0.3)]  # lines that differ in height alone
+    (band,) = frontier(of_frontier(curves, [[0.01, 0.02, 0.04]] * 3, level)).figure.axes[0].patches
+    assert sorted(set(band.get_xy()[:, 1].round(9))) == pytest.approx(
+        [0.2 - 0.1 / 3**0.5, 0.2 + 0.1 / 3**0.5]
+    )
+    upright = [[x] * 3 for x in (0.01, 0.02, 0.03)]  # and in place: ± 0.5 of the mean, on a logarithmic axis
+    (band,) = frontier(of_frontier(curves, upright, [[0.1, 0.2, 0.3]] * 3)).figure.axes[0].patches
+    ends = 0.02 * np.exp(np.array([-0.5, 0.5]) / 3**0.5)
+    assert sorted(set(band.get_xy()[:, 0].round(9))) == pytest.approx(ends.tolist())
+    slanted = np.array([[0.01, 0.1], [0.02, 0.15], [0.04, 0.3]])  # seeds that differ along the curve alone
+    moved = [(slanted + by * np.gradient(slanted, axis=0)).T.tolist() for by in (-0.1, 0, 0.1)]
+    (band,) = frontier(of_frontier(curves, *zip(*moved, strict=True))).figure.axes[0].patches
+    one, other = np.split(band.get_xy()[:6], 2)
+    np.testing.assert_allclose(one, other[::-1], atol=1e-12)
+
+
 def test_frontier_marks_the_chosen_and_the_raw_point(curves):
     figure, alt = frontier(curves)
     left, right = figure.axes

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -54,10 +54,6 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def to(self, device: torch.device | str) -> "Split":
-        """The same rows with inputs and labels on `device`; the columns stay in NumPy."""
-        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
-
     def take(self, indices: Sequence[int] | np.ndarray | Tensor) -> "Split":
         """The rows at `indices` (or where a mask is true), in that order."""
         rows = torch.as_tensor(indices, device=self.labels.device)
@@ -73,7 +69,8 @@ class Split:
 class ShiftDataset:
     """Train, validation and test, with the named hard subset of test; mean and std are for pixels in [0, 1].
 
-    `validation_augmented` says that validation passes through the training augmentation, as the paper's does.
+    `validation_augmented` says that the protocol, as the paper's, judges validation through the training
+    augmentation: it is part of the fingerprint and changes nothing here, since models predict both ways.
     `one_training` says that both protocols train on the same rows: one run may be judged under each.
     `notes` are what a user should know of how the data were read, a line each; no fingerprint has them.
     """
@@ -125,11 +122,6 @@ class ShiftDataset:
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one row: (C, H, W) for images."""
         return tuple(self.train.inputs.shape[1:])
-
-    def to(self, device: torch.device | str) -> "ShiftDataset":
-        """The same dataset with all three splits on `device`."""
-        train, validation, test = (split.to(device) for split in self.splits.values())
-        return replace(self, train=train, validation=validation, test=test)
 
     def fingerprint(self) -> str:
         """SHA-256 over all contents and settings: the same on every machine and device."""

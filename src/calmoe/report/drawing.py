@@ -186,9 +186,7 @@ def band(axes: Axes, x: Any, mean: np.ndarray, error: np.ndarray, look: Look, **
         axes.fill_between(x, mean - error, mean + error, color=look.colour, alpha=0.18, linewidth=0)
 
 
-def key(
-    figure: Figure | SubFigure, handles: Sequence[Any], columns: int = 5, rows_first: bool = True
-) -> None:
+def key(figure: Figure | SubFigure, handles: Sequence[Any], columns: int = 5) -> None:
     """A legend under the panels; entries run along the rows, as they are read."""
     # matplotlib fills a legend column by column; this order makes it read row by row
     read = [handles[i] for column in range(columns) for i in range(column, len(handles), columns)]
