@@ -12,6 +12,7 @@ from calmoe.experiments.store import RunFolder, read_results
 from calmoe.report.curves import read_curves
 from calmoe.report.drawing import save
 from calmoe.report.inside import frontier
+from calmoe.training.diagnostics import tilt_diagnostics
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,17 @@ def test_published_temperatures_converge_on_the_augmented_rows_but_for_mocaes_ex
             output = as_published.transform(output)
         converged = Temperature().fit(output.log_probs, validation.labels)
         assert found[method]["temperature"] == pytest.approx(converged.temperature_)
+
+
+def test_the_entropic_risk_has_no_negative_weights(tiny, quiet, tmp_path, monkeypatch):
+    def as_before(losses, eta, batch, _):  # when every history had the tilted mean's
+        return tilt_diagnostics(losses, eta, batch, True)
+
+    monkeypatch.setattr("calmoe.training.trainer.tilt_diagnostics", as_before)
+    run(narrowed(tiny, methods=("robust", "entropic")), tmp_path / "run", console=quiet)
+    robust, entropic = (c["history"] for c in run_curves(tmp_path / "run"))
+    assert None not in robust["negative_share"]
+    assert entropic["negative_share"] == [None, None]
 
 
 def test_missing_methods_are_left_out(finished):

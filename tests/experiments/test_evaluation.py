@@ -7,7 +7,7 @@ import torch
 
 from calmoe.calibration import PerExpertTemperature, Temperature
 from calmoe.experiments.evaluation import evaluate, temperature_notes
-from calmoe.metrics import accuracy, ece, nll
+from calmoe.metrics import accuracy, adaptive_ece, brier_score, ece, nll, smooth_ece
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.report import main_table, summarise
@@ -21,7 +21,7 @@ def predictions(n=200, groups=True):
         logits = 2 * torch.randn(n, 3, 4, generator=generator)
         logits[torch.arange(n), :, labels] += 2
         output = combine(torch.randn(n, 3, generator=generator).log_softmax(1), logits.log_softmax(2))
-        hard = {"hard": np.arange(n) < 50} if groups else {}
+        hard = {"hard": np.arange(n) % 4 == 0} if groups else {}
         result[split] = Predictions(output=output, labels=labels, groups=hard)
     return result
 
@@ -44,7 +44,10 @@ def test_a_row_is_what_the_metrics_say(protocol, split, solver):
     assert row["ece"] == ece(test.output.probs, test.labels)
     assert row["ece_ts"] == ece(scaled.exp(), test.labels)
     assert row["nll_ts"] == nll(scaled, test.labels)
-    assert row["hard_ece_ts"] == ece(scaled[:50].exp(), test.labels[:50])
+    assert row["hard_ece_ts"] == ece(scaled[::4].exp(), test.labels[::4])
+    for name, metric in (("brier", brier_score), ("smooth_ece", smooth_ece), ("adaptive_ece", adaptive_ece)):
+        assert row[name] == metric(test.output.probs, test.labels)
+        assert row[f"{name}_ts"] == metric(scaled.exp(), test.labels)
     assert (row["n"], row["n_hard"], row["seed"], row["protocol"]) == (200, 50, 7, protocol)
 
 
@@ -146,6 +149,8 @@ def test_small_groups_measurements_and_hard_and_easy_rows_are_no_groups():
     given = with_groups(level=few, agreement=np.linspace(0, 1, 200), row=np.arange(200), easy=missed)
     row = evaluate("vanilla", 7, "corrected", given, "hard")
     assert set(row["worst_group"].values()) == {"level many"}
+    least = evaluate("vanilla", 7, "corrected", with_groups(level=np.arange(200) < 30), "hard")
+    assert set(least["worst_group"].values()) == {"level"}  # 30 rows are enough
     none = evaluate("vanilla", 7, "corrected", predictions(), "hard")
     assert [none[f"worst_group{name}"] for name in ("", "_accuracy", "_ece", "_ece_ts")] == [None] * 4
 

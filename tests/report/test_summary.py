@@ -120,6 +120,17 @@ def test_temperatures_without_an_optimum_are_named():
     assert "no optimal temperature for Robust MoE seed 42" in words(found)["Uncertain"]
 
 
+def test_what_makes_numbers_doubtful_is_told():
+    mocae = rows("mocae", [0.2, 0.2, 0.2], temperatures=[1.0, 2.0])
+    mocae[1]["temperatures"] = [0.1, 2.0]
+    told = words(VANILLA + mocae, ("vanilla", "mocae"))["Uncertain"]
+    assert "The hard subset has 97 rows: binning inflates so small a subset's ECE" in told
+    assert "MoCaE, seed 43: an expert's own temperature stopped at a bound, 0.1 or 10." in told
+    large = words([{**row, "n_hard": 1000} for row in VANILLA], ("vanilla",))["Uncertain"]
+    assert "binning" not in large
+    assert "MoCaE" not in large
+
+
 def test_the_converged_protocol_is_spoken_of_and_the_paper_compared():
     published = [{**row, "protocol": "published", "ece": 0.0551} for row in VANILLA]
     published[0]["ece"] = 0.0549

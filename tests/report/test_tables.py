@@ -10,6 +10,7 @@ from scipy import stats
 from calmoe.errors import InputError
 from calmoe.report import beyond, compare, comparison_table, main_table, paired, paired_table, summarise
 from calmoe.report.comparison import no_test
+from calmoe.report.tables import COLUMNS
 
 NAN = float("nan")
 
@@ -84,6 +85,19 @@ def test_comparison_with_the_published_cells():
     assert beyond(comparisons, limit=5) == []
     others = [c for c in comparisons if c != cell]
     assert all(math.isnan(c.mean) and math.isnan(c.combined_errors) for c in others)
+
+
+def test_a_cell_far_below_the_papers_is_beyond_as_well():
+    comparisons = compare(rows("vanilla", ece=[0.049, 0.051]), "cifar10h")  # the paper: 0.055 ± 0.001
+    assert [(c.method, c.column) for c in beyond(comparisons)] == [("vanilla", "ece")]
+
+
+def test_accuracy_is_best_when_high_and_all_else_when_low():
+    found = summarise(rows("single", **{column: [0.1] for column in COLUMNS}), "published")
+    found |= summarise(rows("vanilla", **{column: [0.2] for column in COLUMNS}), "published")
+    first, second = main_table(found, tuple(COLUMNS)).rows
+    for column, low, high in zip(COLUMNS, first[2:], second[2:], strict=True):
+        assert (low.bold, high.bold) == (("accuracy" not in column), ("accuracy" in column))
 
 
 def test_comparison_of_a_target_and_of_no_run():

@@ -39,6 +39,8 @@ def test_dots_have_a_place_for_every_target_and_the_mean():
     (low, high) = vanilla[2][0].get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((0.700, 0.710))  # standard error of .70 and .71
     assert "mean: Vanilla MoE 0.120 and 0.705" in drawn.alt
+    places = [container[0].get_xdata() for container in accuracy.containers]
+    assert np.mean(places, axis=0) == pytest.approx(range(4))  # around the name of the target
 
 
 def test_a_partial_run_has_no_mean_and_no_dot():
@@ -54,6 +56,10 @@ def test_scatter_has_a_panel_a_target():
     drawn = targets_scatter(rows(), "corrected", TITLES)
     assert panel_titles(drawn) == ["Photo", "Art", "Sketch", "mean"]
     assert "Photo: Vanilla MoE 0.705 and 0.100, Robust MoE 0.725 and 0.090" in drawn.alt
+    vanilla = drawn.figure.axes[0].containers[0]
+    across, up = (bars.get_segments()[0] for bars in vanilla[2])
+    assert np.ptp(across, axis=0) == pytest.approx([0.010, 0])  # of the accuracy; ECE+TS is the same twice
+    assert np.ptp(up, axis=0) == pytest.approx([0, 0])
 
 
 def test_reliability_has_a_row_a_target(curves):

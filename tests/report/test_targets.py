@@ -43,6 +43,12 @@ def test_the_mean_is_within_a_seed_first():
     assert all(row["target"] == MEAN for row in means)
 
 
+def test_the_mean_is_over_the_targets_asked_for():
+    found = [*VANILLA, *rows("vanilla", art=[0.9, 0.9, 0.9])]
+    means = [row["ece_ts"] for row in mean_over_targets(found, TITLES)]
+    assert means == pytest.approx([0.20, 0.30, 0.23])
+
+
 def test_the_interval_of_the_mean_by_hand():
     (d,) = paired_by_target([*VANILLA, *ROBUST], "corrected", TITLES, columns=["ece_ts"])[MEAN]
     # differences by seed: -.08, -.10, -.05; their mean -.23 / 3, their standard deviation .02516611
