@@ -12,7 +12,7 @@ from calmoe.errors import InputError
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import backbone_of, load_preset, run_name, run_title
-from calmoe.experiments.sweep import parse_values
+from calmoe.experiments.sweep import parse_values, shortest
 from calmoe.report import Grid
 from calmoe.report.grid import Entry, Heading, label
 from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
@@ -229,7 +229,7 @@ def command(record: Record) -> str:
     if sweep:
         preset["methods"] = ["robust"]
         if sweep != parse_values(sweep.setting, None, spec["training"]["epochs"]):
-            words += ["--values", ",".join(f"{value:g}" for value in sweep.values)]
+            words += ["--values", ",".join(map(shortest, sweep.values))]
     for name in ("target", "methods", "seeds", "protocol"):
         if spec.get(name, "") != preset[name]:
             value = spec[name] if isinstance(spec[name], str) else ",".join(map(str, spec[name]))

@@ -35,13 +35,7 @@ class Sweep:
         }
 
     def label(self, value: float) -> str:
-        """Short where that is the very value: no two values have one label.
-
-        >>> Sweep("eta", ()).label(2.0), Sweep("eta", ()).label(2.00000001)
-        ('eta 2', 'eta 2.00000001')
-        """
-        short = f"{value:g}"
-        return f"{self.setting} {short if float(short) == value else repr(value)}"
+        return f"{self.setting} {shortest(value)}"
 
     def merged(self, other: "Sweep") -> "Sweep":
         """Both sweeps' values."""
@@ -88,3 +82,13 @@ def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
     except ValueError:
         raise InputError(f"values {text!r}: write numbers by commas, such as 0.5,1,2") from None
     return make_sweep(setting, tuple(int(v) if v.is_integer() else v for v in numbers))
+
+
+def shortest(value: float) -> str:
+    """Six digits where they are the very value: no two values are written alike.
+
+    >>> shortest(2.0), shortest(2.00000001)
+    ('2', '2.00000001')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

@@ -116,7 +116,7 @@ def read_curves(path: Path) -> list[Curves]:
     try:
         data = path.read_bytes()
         of_runs = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a readable file of curves ({error})") from None
     if not isinstance(of_runs, list) or not all(isinstance(c, dict) and "method" in c for c in of_runs):
         raise InputError(f"{path}: not a file of curves (expected a list, one dict a method and seed)")

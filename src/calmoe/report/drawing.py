@@ -39,7 +39,7 @@ class Look(NamedTuple):
     marker: str
 
 
-_LOOKS = {  # Okabe and Ito's colours, told apart by the colour-blind, and Tol's wine
+_LOOKS = {  # Okabe and Ito's colours, told apart by the colour-blind, and of Tol's
     "single": ("#7f7f7f", "o"),
     "vanilla": ("#000000", "s"),
     "mocae": ("#cc79a7", "D"),
@@ -49,8 +49,9 @@ _LOOKS = {  # Okabe and Ito's colours, told apart by the colour-blind, and Tol's
     "fgr_robust": ("#009e73", "X"),
     "entropic": ("#d55e00", "<"),
     "robust_brier": ("#882255", ">"),
+    "cvar": ("#999933", "h"),
 }
-_SPARE = (("#999933", "h"), ("#332288", "p"), ("#aa4466", "d"), ("#117733", "*"), ("#6e5a2e", "8"))
+_SPARE = (("#332288", "p"), ("#aa4466", "d"), ("#117733", "*"), ("#6e5a2e", "8"))
 
 STYLE: Any = {
     "font.size": 7,

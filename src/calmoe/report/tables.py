@@ -23,7 +23,7 @@ Seeds: TypeAlias = dict[int, Row]
 FAMILIES: tuple[dict[str, str], ...] = (
     {"single": "Single Expert", "vanilla": "Vanilla MoE", "mocae": "MoCaE", "fgr": "FGR"},
     {"robust": "Robust MoE", "robust_filtered": "Robust Filtered", "fgr_robust": "FGR + Robust"},
-    {"entropic": "Entropic Risk", "robust_brier": "Robust Brier"},
+    {"entropic": "Entropic Risk", "robust_brier": "Robust Brier", "cvar": "CVaR"},
 )
 METHODS = {method: title for family in FAMILIES for method, title in family.items()}
 
