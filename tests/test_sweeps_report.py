@@ -152,6 +152,14 @@ def test_sweep_table_has_a_row_a_value_and_the_best_in_bold():
     assert [row[titles.index("Accuracy")].bold for row in grid.rows] == [True, False, False] * 2
 
 
+def test_values_that_agree_to_six_digits_are_told_apart():
+    rows = sweep(values=(1.0, 1.0000001))
+    text = sweep_table(rows, "corrected").markdown()
+    assert "| 1 |" in text
+    assert "| 1.0000001 |" in text
+    assert "2 values from 1 to 1.0000001" in sweep_in_words(rows, "corrected").text
+
+
 def test_sweep_table_of_the_warmup():
     grid = sweep_table(sweep((5, 20), setting="warmup"), "published")
     assert grid.headings[0].title == "Warm-up epochs"

@@ -3,8 +3,9 @@
     python results/pacs/jumps.py --out jumps.jsonl --runs RUN_FOLDERS
     python results/pacs/jumps.py --out jumps.jsonl                      # shows the file
 
-A line is a target, a seed and a method that switches: its highest mean training loss of an epoch after the
-switch, its last one, and its accuracy on source validation rows and on the target less Vanilla MoE's.
+A line is a target, a seed and a method that switches: its mean training loss in the epoch before the
+switch, the highest after it and the last, and its accuracy on source validation rows and on the target, less
+Vanilla MoE's.
 """
 
 import argparse
@@ -35,11 +36,12 @@ def models(path: Path) -> dict[tuple[str, int, str], dict[str, float]]:
         if not result.done or result.method not in ("vanilla", *SWITCHING):
             continue
         history = json.loads((folder.node(result.node) / HISTORY).read_bytes())
-        losses = [entry["loss"] for entry in history[record["spec"]["training"]["warmup"] :]]
+        warmup = record["spec"]["training"]["warmup"]
+        before, *losses = [entry["loss"] for entry in history[warmup - 1 :]]
         predictions = folder.predictions(result.node)
         right = {name: accuracy(predictions[split]) for name, split in SPLITS.items()}
         key = (record["spec"]["target"], result.seed, result.method)
-        found[key] = {"highest_loss": max(losses), "last_loss": losses[-1], **right}
+        found[key] = {"loss_before": before, "highest_loss": max(losses), "last_loss": losses[-1], **right}
     return found
 
 

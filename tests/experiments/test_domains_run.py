@@ -106,7 +106,7 @@ def test_a_dry_run_refuses_what_the_run_refuses(finished, images, weights, tmp_p
     plain = ("run", "domains", "--target", "photo", *SMALL, "--out", finished, "--dry-run")
     unchecked = calmoe(*plain)
     assert unchecked.exit_code == 0, unchecked.output
-    assert unchecked.stdout.startswith("note: data and weights were not checked")
+    assert unchecked.stdout.startswith("note: data, weights, device and version were not checked")
     assert "0 to do in 0 nodes" in unchecked.stdout
     right = calmoe(*plain, "--data", images, "--set", f"weights={weights}")
     assert right.exit_code == 0, right.output

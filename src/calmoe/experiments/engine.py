@@ -115,12 +115,12 @@ def show_plan(
 
     What a run would refuse is refused; without the data, a folder that holds a run is asked what it knows.
     """
-    console, folder = console or make_console(), RunFolder(out)
+    console, folder, where = console or make_console(), RunFolder(out), pick_device(device)
     if data is None and needs_folder(spec.dataset) and folder.record() is not None:
         record = recorded(folder, spec, sweep)
-        _tell(["data and weights were not checked: give --data DIR for that"], console)
+        _tell(["data, weights, device and version were not checked: give --data DIR for that"], console)
     else:
-        dataset, where = _load(folder, spec, data, console), pick_device(device)
+        dataset = _load(folder, spec, data, console)
         record = joined(folder, describe_run(spec, dataset, where.type, sweep))
     nodes = plan_of(spec, record, sweep)
     title = f"{spec.name}, {many(len(spec.methods), 'method')} x {many(len(spec.seeds), 'seed')}"

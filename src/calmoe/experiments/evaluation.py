@@ -14,6 +14,7 @@ from calmoe.metrics import accuracy, adaptive_ece, brier_score, by_group, ece, n
 from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
+from calmoe.report.grid import shortest
 from calmoe.report.summary import many
 
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
@@ -99,7 +100,8 @@ def temperature_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     notes = []
     for (protocol, status), of in found.items():
         names = [
-            f"seed {r['seed']} {r['method']}" + (f" {r['setting']} {r['value']:g}" if "value" in r else "")
+            f"seed {r['seed']} {r['method']}"
+            + (f" {r['setting']} {shortest(r['value'])}" if "value" in r else "")
             for r in of
         ]
         low, high = (f"{pick(r['temperature'] for r in of):.3g}" for pick in (min, max))

@@ -12,9 +12,9 @@ from calmoe.errors import InputError
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import backbone_of, load_preset, run_name, run_title
-from calmoe.experiments.sweep import parse_values, shortest
+from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
-from calmoe.report.grid import Entry, Heading, label
+from calmoe.report.grid import Entry, Heading, label, shortest
 from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
 from calmoe.report.published import table_of
 from calmoe.report.summary import Asked, in_words, many

@@ -7,6 +7,7 @@ from typing import Any
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.methods import METHODS, Method
 from calmoe.experiments.spec import RunSpec, narrowed
+from calmoe.report.grid import shortest
 
 KINDS: Mapping[str, type] = {"eta": float, "warmup": int}
 VALUES: Mapping[str, tuple[float, ...]] = {
@@ -82,13 +83,3 @@ def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
     except ValueError:
         raise InputError(f"values {text!r}: write numbers by commas, such as 0.5,1,2") from None
     return make_sweep(setting, tuple(int(v) if v.is_integer() else v for v in numbers))
-
-
-def shortest(value: float) -> str:
-    """Six digits where they are the very value: no two values are written alike.
-
-    >>> shortest(2.0), shortest(2.00000001)
-    ('2', '2.00000001')
-    """
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)

@@ -186,6 +186,16 @@ def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
     return Entry(_decimal(value, decimals, "+"), (value,), bold)
 
 
+def shortest(value: float) -> str:
+    """Six digits where they are the very value: no two values are written alike.
+
+    >>> shortest(2.0), shortest(2.00000001)
+    ('2', '2.00000001')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
 def interval(low: float, high: float, bold: bool = False, missing: str = "–", sign: str = "+") -> Entry:
     """Three decimals; more where it takes them to see that a bound is not zero."""
     if math.isnan(low) or math.isnan(high):

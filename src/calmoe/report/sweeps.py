@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from calmoe.errors import InputError, check_known
 from calmoe.report.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure, range_told
-from calmoe.report.grid import Entry, Grid, Heading, count, label, signed
+from calmoe.report.grid import Entry, Grid, Heading, count, label, shortest, signed
 from calmoe.report.page import Point
 from calmoe.report.published import published
 from calmoe.report.tables import (
@@ -63,7 +63,7 @@ def sweep_figure(rows: Rows, protocol: str, default: float | None = None) -> Dra
             axes.axvline(default, color=GREY, ls=":", lw=0.9, zorder=0)
     entries = [*_entries(found), *_raw_and_scaled()]
     if default is not None:
-        entries.append(Line2D([], [], color=GREY, ls=":", lw=0.9, label=f"default, {default:g}"))
+        entries.append(Line2D([], [], color=GREY, ls=":", lw=0.9, label=f"default, {shortest(default)}"))
     key(figure, entries, columns=6)
     columns = {error: title, f"{error}_ts": "after temperature", "accuracy": "accuracy"}
     return Drawn(
@@ -118,15 +118,15 @@ def sweep_in_words(
                 mean = COLUMNS[column][1](cell.mean for cell in known.values())
                 best = next(value for value, cell in known.items() if cell.mean == mean)
                 word = "highest" if column == "accuracy" else "lowest"
-                at = f"{word} mean at {best:g}, {_estimate(known[best], 3).text}"
+                at = f"{word} mean at {shortest(best)}, {_estimate(known[best], 3).text}"
                 if default in known and best != default:
-                    at += f"; at the default, {default:g}, {_estimate(known[default], 3).text}"
+                    at += f"; at the default, {shortest(default)}, {_estimate(known[default], 3).text}"
                 bullets.append(f"{METHODS.get(method, method)}, {title}: {at}.")
     if missing:
         bullets.append(f"Not finished: {', '.join(missing)}. Run the same command again to continue.")
     return Point(
         f"Sweep of {SETTINGS[setting]}",
-        f"{len(values)} value{'s' * (len(values) > 1)} from {values[0]:g} to {values[-1]:g}, "
+        f"{len(values)} value{'s' * (len(values) > 1)} from {shortest(values[0])} to {shortest(values[-1])}, "
         f"{_seeds_told(cells)}, {protocol} "
         "protocol. A best mean picked from so many flatters itself; where standard errors overlap, nothing "
         "is told apart.",
@@ -350,7 +350,7 @@ def _told(found: Found, columns: dict[str, str], decimals: int = 3) -> str:
     def at(value: float, cells: dict[str, Cell]) -> str:
         known = {title: _cell(cells, column) for column, title in columns.items()}
         numbers = [f"{title} {_estimate(cell, decimals).text}" for title, cell in known.items() if cell.n]
-        return f"at {value:g}: {', '.join(numbers)}"
+        return f"at {shortest(value)}: {', '.join(numbers)}"
 
     return ". ".join(
         f"{METHODS.get(method, method)} {'; '.join(at(value, cells) for value, cells in of.items())}"
@@ -363,7 +363,7 @@ def _method(method: str) -> Entry:
 
 
 def _value(value: float) -> Entry:
-    return Entry(f"{value:g}", (value,))
+    return Entry(shortest(value), (value,))
 
 
 def _number(value: float, decimals: int) -> Entry:
