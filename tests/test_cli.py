@@ -38,6 +38,32 @@ def test_run_shows_the_table(tmp_path):
     assert "epoch 1/2" not in again.stdout
 
 
+def test_only_report_asks_for_what_the_folder_holds(tmp_path):
+    run = [
+        "run",
+        "digits",
+        "--methods",
+        "vanilla",
+        *SMALL,
+        "--protocol",
+        "published",
+        "--out",
+        tmp_path / "run",
+    ]
+    sweep = ["sweep", "eta", "digits", "--values", "1", "--methods", "entropic", *SMALL]
+    assert calmoe(*run).exit_code == 0
+    assert calmoe(*sweep, "--out", tmp_path / "sweep").exit_code == 0
+    for command, folder in ((["run", "digits"], "run"), (["sweep", "eta", "digits"], "sweep")):
+        again = calmoe(*command, "--only-report", "--out", tmp_path / folder)
+        assert again.exit_code == 0, again.output
+        assert "not trained" not in again.stdout
+        assert (
+            "not trained"
+            in calmoe(*command, "--only-report", "--seeds", 7, "--out", tmp_path / folder).stdout
+        )
+    assert "holds another run" in refused("run", "digits", "--only-report", "--set", "eta=7", *run[-2:])
+
+
 def test_dry_run(tmp_path):
     result = calmoe("run", "digits", "--dry-run", "--out", tmp_path / "none")
     assert result.exit_code == 0

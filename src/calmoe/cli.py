@@ -120,8 +120,11 @@ def run_command(
 
     Example: calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth
     """
-    spec = _spec(dataset, methods, seeds, settings, protocol, target)
+    given = (methods, seeds, settings, protocol, target)
+    spec = _spec(dataset, None, *given)
     folder, how = out or Path("runs") / spec.name, (only_report, time_limit, tensorboard)
+    if only_report:
+        spec, _ = _recorded(folder, dataset, *given)
     _train(spec, folder, data, device, dry_run, *how)
 
 
@@ -133,7 +136,9 @@ def sweep_command(
         str | None,
         typer.Option(help="By commas.", show_default="0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup"),
     ] = None,
-    methods: Methods = "robust",
+    methods: Annotated[
+        str | None, typer.Option(help="Such as robust,entropic.", show_default="robust")
+    ] = None,
     seeds: Seeds = None,
     settings: Settings = None,
     protocol: Protocol = None,
@@ -154,9 +159,14 @@ def sweep_command(
     """
     from calmoe.experiments.sweep import parse_values
 
-    spec = _spec(dataset, methods, seeds, settings, protocol, target)
-    sweep = parse_values(setting, values, spec.training.epochs)
+    given = (seeds, settings, protocol, target)
+    spec = _spec(dataset, None, methods or "robust", *given)
     folder, how = out or Path("runs") / f"{spec.name}-{setting}", (only_report, time_limit, tensorboard)
+    sweep = None
+    if only_report:
+        spec, sweep = _recorded(folder, dataset, methods, *given)
+    if sweep is None or sweep.setting != setting or values is not None:
+        sweep = parse_values(setting, values, spec.training.epochs)
     _train(spec, folder, data, device, dry_run, *how, sweep=sweep)
 
 
@@ -192,15 +202,17 @@ def _train(
 
 def _spec(
     dataset: str,
+    base: "RunSpec | None",
     methods: str | None,
     seeds: str | None,
     settings: list[str] | None,
     protocol: str | None,
     target: str | None,
 ) -> "RunSpec":
+    """What the options ask for; what they leave out is as in `base`, or else in the preset."""
     from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
 
-    spec = with_settings(load_preset(dataset), settings or [])
+    spec = with_settings(base or load_preset(dataset), settings or [])
     changes: dict[str, Any] = {
         "methods": methods and parse_methods(methods),
         "seeds": seeds and parse_seeds(seeds),
@@ -208,6 +220,14 @@ def _spec(
         "target": target,
     }
     return narrowed(spec, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _recorded(folder: Path, dataset: str, *options: Any) -> "tuple[RunSpec, Sweep | None]":
+    """What is asked of results that are there: all that the folder holds, if the options do not say."""
+    from calmoe.experiments.records import recorded_spec
+
+    base, sweep = recorded_spec(folder, dataset)
+    return _spec(dataset, base, *options), sweep
 
 
 @app.command("report")

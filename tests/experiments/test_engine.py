@@ -191,6 +191,10 @@ def test_a_damaged_environment_is_kept_aside_and_told(finished, tiny):
     assert (finished / "environment.json.damaged").read_bytes() == damaged
     assert f"note: {path} is damaged: it is kept as {path}.damaged" in console.file.getvalue()
     assert len(json.loads(path.read_text())["sessions"]) == 1
+    path.write_bytes(b"again")
+    run(narrowed(tiny, methods=("entropic",)), finished, console=console)
+    assert (finished / "environment.json.damaged").read_bytes() == damaged
+    assert (finished / "environment.json.damaged1").read_bytes() == b"again"
 
 
 @pytest.mark.parametrize(("answers", "dirty"), [("", False), (" M file", True), (None, None)])

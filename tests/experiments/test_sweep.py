@@ -84,7 +84,8 @@ def test_only_the_trunk_that_an_open_method_needs_is_to_do():
         ("eta", "1,two", "numbers by commas"),
         ("eta", "", "numbers by commas"),
         ("warmup", "2.5", "whole numbers"),
-        ("warmup", "inf", "whole numbers"),
+        ("warmup", "inf", "a finite number"),
+        ("eta", "1,1e400", "a finite number"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(setting, values, message):

@@ -76,6 +76,14 @@ def recorded(folder: RunFolder, spec: RunSpec, sweep: Sweep | None = None) -> Re
     return old
 
 
+def recorded_spec(path: Path, dataset: str) -> tuple[RunSpec | None, Sweep | None]:
+    """What the folder holds of this dataset, for those who ask for nothing else."""
+    record = RunFolder(path).record()
+    if record is None or record["spec"]["dataset"] != dataset:
+        return None, None
+    return from_table(record["spec"]), sweep_of(record)
+
+
 def record_of(path: Path) -> Record:
     """The record of a folder that must hold a run or a sweep."""
     record = RunFolder(path).record()

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,8 @@ class RunFolder:
         except FileNotFoundError:
             pass
         except InputError as error:
-            aside = path.rename(path.with_name(f"{ENVIRONMENT}.damaged"))
+            names = (path.with_name(f"{ENVIRONMENT}.damaged{n or ''}") for n in count())
+            aside = path.rename(next(name for name in names if not name.exists()))
             notes = [f"{error}: it is kept as {aside}, a new one is begun"]
         write_sealed(path, {"sessions": [*sessions, session]})
         return notes

@@ -1,5 +1,6 @@
 """A sweep: one setting takes several values, all else stays, and what the values share is trained once."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,6 +62,8 @@ def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:
     """
     check_known("setting to sweep", setting, KINDS)
     for value in values:
+        if not math.isfinite(value):
+            raise InputError(f"{setting} must be a finite number, not {value:g}")
         if KINDS[setting] is int and not float(value).is_integer():
             raise InputError(f"{setting} counts epochs: its values must be whole numbers, not {value:g}")
     return Sweep(setting, tuple(sorted(set(values))))
