@@ -1,4 +1,5 @@
 import csv
+import decimal
 import io
 import os
 import stat
@@ -432,6 +433,36 @@ def test_damaged_and_misnamed_archives(tmp_path):
     assert "not a readable parquet" in bad_file(tmp_path / "latin.parquet", misname)
     text = pa.table({"prob_0": [0.5], "prob_1": ["half"]})
     assert "prob_1 must hold numbers" in bad_file(tmp_path / "t.parquet", lambda p: pq.write_table(text, p))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([[1, 2], [3]]), "list"),
+        (pa.array([[1, 2], [3, 4]]), "list"),
+        (pa.array([{"a": 1}, {"a": 2}]), "struct"),
+        (pa.array([b"a", b"b"]), "binary"),
+        (pa.array([0, 1], pa.timestamp("s")), "timestamp"),
+    ],
+    ids=["ragged lists", "lists", "dicts", "bytes", "times"],
+)
+def test_a_parquet_column_of_no_plain_kind_is_named(tmp_path, values, kind):
+    table = pa.table({"prob_0": [1.0, 1.0], "where": values})
+    message = bad_file(tmp_path / "p.parquet", lambda p: pq.write_table(table, p))
+    assert f'column "where" holds {kind}' in message
+    assert "give booleans, numbers or strings" in message
+
+
+def test_parquet_categories_and_decimals_are_read(tmp_path):
+    values = {
+        "words": pa.array(["b", "a"]).dictionary_encode(),
+        "levels": pa.array([2, 1]).dictionary_encode(),
+        "price": pa.array([decimal.Decimal("1.5"), decimal.Decimal("2.25")]),
+    }
+    pq.write_table(pa.table({"prob_0": [1.0, 1.0]} | values), tmp_path / "p.parquet")
+    groups = Predictions.load(tmp_path / "p.parquet").groups
+    told = {name: column.tolist() for name, column in groups.items()}
+    assert told == {"words": ["b", "a"], "levels": [2, 1], "price": [1.5, 2.25]}
 
 
 def test_any_damage_is_one_line(tmp_path):

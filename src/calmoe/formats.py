@@ -179,14 +179,26 @@ def _read_parquet(path: Path) -> Table:
     try:
         table = pyarrow.parquet.read_table(path)
         stored = dict(zip(table.column_names, table.columns, strict=True))
-        columns = {name: column.to_numpy() for name, column in stored.items()}
-        columns = {k: v.astype(str) if v.dtype == object else v for k, v in columns.items()}
+        columns = {name: _plain(name, column) for name, column in stored.items()}
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"not a readable parquet file ({' '.join(str(error).split())})") from None
-    for name, column in stored.items():
-        if column.null_count:
-            raise InputError(f'column "{name}" has {column.null_count} missing values')
     return _from_columns(columns)
+
+
+def _plain(name: str, column: Any) -> np.ndarray:
+    """A parquet column of booleans, numbers or text; categories of these are what they stand for."""
+    from pyarrow import types
+
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if column.null_count:
+        raise InputError(f'column "{name}" has {column.null_count} missing values')
+    if types.is_decimal(kind):
+        return column.cast("float64").to_numpy()
+    if str(kind) in ("string", "large_string", "string_view"):
+        return column.to_numpy().astype(str)
+    if not (types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)):
+        raise InputError(f'column "{name}" holds {kind}: give booleans, numbers or strings, or leave it out')
+    return column.to_numpy()
 
 
 def _from_columns(columns: dict[str, np.ndarray]) -> Table:
