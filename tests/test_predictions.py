@@ -165,6 +165,19 @@ def test_parquet(tmp_path, log):
     close(p, Predictions.load(tmp_path / "p.parquet"))
 
 
+@pytest.mark.parametrize("suffix", ["npz", "csv", "parquet"])
+def test_a_file_name_need_not_be_utf8(tmp_path, suffix):
+    path = tmp_path / os.fsdecode(b"caf\xe9." + suffix.encode())
+    with path.open("wb") as stream:
+        if suffix == "npz":
+            np.savez(stream, probs=np.ones((1, 1)))
+        elif suffix == "parquet":
+            pq.write_table(pa.table({"prob_0": [1.0]}), stream)
+        else:
+            stream.write(b"prob_0\n1\n")
+    assert len(Predictions.load(path)) == 1
+
+
 def test_a_plain_classifier_is_a_mixture_of_one(tmp_path):
     write_csv(tmp_path / "p.csv", {"prob_0": [0.9, 0.2], "prob_1": [0.1, 0.8], "label": [0, 1]})
     p = Predictions.load(tmp_path / "p.csv")

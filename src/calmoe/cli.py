@@ -298,6 +298,7 @@ def audit_command(
 
     from calmoe.auditing import audit
     from calmoe.auditing.origin import origin
+    from calmoe.files import legible
     from calmoe.predictions import Predictions
 
     if of != "top" and not of.isdecimal():
@@ -325,7 +326,7 @@ def audit_command(
         page = None if out is None else report.save(out, origin(files))
     typer.echo(report.summary())
     if page is not None:
-        typer.echo(f"the report is {page}")
+        typer.echo(f"the report is {legible(page)}")
 
 
 @app.command("data")

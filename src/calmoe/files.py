@@ -42,6 +42,15 @@ def write_whole(path: str | Path, data: bytes) -> None:
         stream.write(data)
 
 
+def legible(path: str | Path) -> str:
+    r"""A path, or a command with paths, as text for pages and terminals: bytes that are not UTF-8 escaped.
+
+    >>> print(legible(os.fsdecode(b"caf\xe9.csv")))
+    caf\xe9.csv
+    """
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def write_json(path: str | Path, value: Any) -> None:
     """UTF-8; the bytes of a path that are not, as Python holds them, become JSON's \\udc80 to \\udcff."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -177,7 +177,8 @@ def _read_parquet(path: Path) -> Table:
     except ImportError:
         raise InputError("reading parquet needs pyarrow: pip install 'calmoe[parquet]'") from None
     try:
-        table = pyarrow.parquet.read_table(path)
+        with path.open("rb") as stream:  # pyarrow takes no path that is not UTF-8
+            table = pyarrow.parquet.read_table(stream)
         stored = dict(zip(table.column_names, table.columns, strict=True))
         columns = {name: _plain(name, column) for name, column in stored.items()}
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
 """The whole audit: what it says of each kind of world, what it writes, what it refuses."""
 
 import json
+import os
 import pkgutil
 from dataclasses import replace
 
@@ -137,6 +138,28 @@ def test_a_class_may_be_judged_instead(tmp_path):
     assert f"its share of label 1 {share:.3f}" in report.summary()
     assert "accuracy" not in report.summary()
     assert "each by label 1" in report.save(tmp_path).read_text()
+
+
+def test_names_that_are_no_utf8_are_escaped(tmp_path, monkeypatch):
+    file, out = (tmp_path / os.fsdecode(name) for name in (b"a\xed\xa0\x80b.npz", b"caf\xe9"))
+    with file.open("wb") as stream:
+        np.savez(stream, probs=np.full((3, 2), 0.5), labels=[0, 1, 0])
+    arguments = ["audit", str(file), "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["calmoe", *arguments])
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert r"caf\xe9/report.html" in result.output
+    assert r"Calibration audit of a\xed\xa0\x80b.npz" in (out / "report.html").read_text("utf-8")
+    told = json.loads((out / "audit.json").read_text("utf-8"))["origin"]
+    assert told["file"] == r"a\xed\xa0\x80b.npz"
+    assert r"caf\xe9" in told["command"]
+
+
+def test_a_page_that_cannot_be_made_leaves_the_folder_as_it_was(tmp_path):
+    report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
+    with pytest.raises(UnicodeEncodeError):
+        report.save(tmp_path / "out", {"file": "\udce9"})
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_labels_there_is_no_audit():

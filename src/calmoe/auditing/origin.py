@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from calmoe import __version__
+from calmoe.files import legible
 
 
 def origin(files: Mapping[str, Path | None]) -> dict[str, str]:
@@ -17,7 +18,7 @@ def origin(files: Mapping[str, Path | None]) -> dict[str, str]:
         if path is not None:
             with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            told |= {role: path.name, f"SHA-256 of the {role}": digest[:16]}
-    command = shlex.join(["calmoe", *sys.argv[1:]])
+            told |= {role: legible(path.name), f"SHA-256 of the {role}": digest[:16]}
+    command = legible(shlex.join(["calmoe", *sys.argv[1:]]))
     now = datetime.now(UTC).isoformat(timespec="minutes")
     return {**told, "command": command, "calmoe": __version__, "date": now}

@@ -107,27 +107,27 @@ class AuditReport:
         """Write report.html, audit.json, figures/*.png, reweightings.safetensors, repair.json; its path.
 
         origin: where the predictions come from, by name, for the page and audit.json. What an earlier audit
-        left in the folder goes.
+        left in the folder goes. All is made before the first file is written.
         """
         from calmoe.auditing.page import page
-        from calmoe.report.drawing import save
+        from calmoe.report.drawing import rendered
 
         folder, origin, drawings = Path(folder), dict(origin or {}), self.figures()
+        pictures = {name: (rendered(drawn, "png"), drawn.alt) for name, drawn in drawings.items()}
+        html, numbers = page(self, pictures, origin).html().encode(), {"origin": origin, **self.to_dict()}
         (folder / "figures").mkdir(parents=True, exist_ok=True)
         for name in FILES:
             for path in folder.glob(name):
                 path.unlink()
-        write_json(folder / "audit.json", {"origin": origin, **self.to_dict()})
+        write_json(folder / "audit.json", numbers)
         if self.repair is not None:
             self.repair.fitted.save(folder / "repair.json")
         if self.fragility is not None:
             tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
             write_whole(folder / "reweightings.safetensors", safetensors.numpy.save(tensors))
-        pictures = {}
-        for name, drawn in drawings.items():
-            (path,) = save(drawn, folder / "figures" / name, formats=("png",))
-            pictures[name] = (path.read_bytes(), drawn.alt)
-        write_whole(folder / "report.html", page(self, pictures, origin).html().encode())
+        for name, (picture, _) in pictures.items():
+            write_whole(folder / "figures" / f"{name}.png", picture)
+        write_whole(folder / "report.html", html)
         return folder / "report.html"
 
 

@@ -220,7 +220,17 @@ def handles(runs: dict[str, list[Curves]], **options: Any) -> list[Line2D]:
 
 
 def save(drawn: Drawn, path: Path, formats: Sequence[str] = ("png", "pdf"), dpi: int = DPI) -> list[Path]:
-    """Write `path` with each format's suffix; the same figure is the same bytes. PNG carries the alt text.
+    """Write `path` with each format's suffix; the same figure is the same bytes."""
+    written = []
+    for name in formats:
+        data = rendered(drawn, name, dpi)
+        written.append(path.with_suffix(f".{name}"))
+        write_whole(written[-1], data)
+    return written
+
+
+def rendered(drawn: Drawn, name: str, dpi: int = DPI) -> bytes:
+    """The figure as a file of the format `name`, png or pdf. PNG carries the alt text.
 
     matplotlib draws only now: an InputError says what it could not.
     """
@@ -228,16 +238,12 @@ def save(drawn: Drawn, path: Path, formats: Sequence[str] = ("png", "pdf"), dpi:
         "png": {"Software": None, "Description": drawn.alt},
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
-    written = []
-    for name in formats:
-        if name not in metadata:
-            raise InputError(f"unknown format {name!r}: choose among {', '.join(metadata)}")
-        stream = io.BytesIO()
-        try:
-            with rc_context(STYLE):
-                drawn.figure.savefig(stream, format=name, dpi=dpi, metadata=metadata[name])
-        except Exception as error:
-            raise InputError(not_drawn(error)) from error
-        written.append(path.with_suffix(f".{name}"))
-        write_whole(written[-1], stream.getvalue())
-    return written
+    if name not in metadata:
+        raise InputError(f"unknown format {name!r}: choose among {', '.join(metadata)}")
+    stream = io.BytesIO()
+    try:
+        with rc_context(STYLE):
+            drawn.figure.savefig(stream, format=name, dpi=dpi, metadata=metadata[name])
+    except Exception as error:
+        raise InputError(not_drawn(error)) from error
+    return stream.getvalue()
