@@ -297,9 +297,8 @@ def audit_command(
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     from calmoe.auditing import audit
-    from calmoe.auditing.origin import origin
+    from calmoe.auditing.origin import origin, read
     from calmoe.files import legible
-    from calmoe.predictions import Predictions
 
     if of != "top" and not of.isdecimal():
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
@@ -309,8 +308,7 @@ def audit_command(
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=1.0)
-        predictions = Predictions.load(file)
-        elsewhere, some = (Predictions.load(p) if p else None for p in (target, labelled_target))
+        predictions, elsewhere, some = read(file, target, labelled_target)
         report = audit(
             predictions,
             target=elsewhere,

@@ -1,7 +1,9 @@
 """The one exception for bad input: a line that says what is wrong and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class InputError(ValueError):
@@ -9,6 +11,15 @@ class InputError(ValueError):
 
     The command line prints it and exits with code 2; no traceback.
     """
+
+
+@contextmanager
+def about(path: str | Path) -> Iterator[None]:
+    """What is wrong inside is wrong with this file: its line begins with the path."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor
-from calmoe.errors import InputError
+from calmoe.errors import InputError, about
 from calmoe.files import write_whole
 from calmoe.formats import FORMAT, Table, read_table
 from calmoe.mixture import MixtureOutput, combine
@@ -80,7 +80,8 @@ class Predictions:
     def known_labels(self) -> Tensor:
         """The labels; an error where there are none."""
         if self.labels is None:
-            listed = f"; other columns are {', '.join(self.groups)}" if self.groups else ""
+            named = ", ".join(f'"{name}"' for name in self.groups)
+            listed = f"; the other columns are named {named}" if named else ""
             raise InputError(
                 f"these predictions carry no labels, and this needs them: name them `labels` (`label` in a "
                 f"table){listed}"
@@ -141,10 +142,8 @@ class Predictions:
     @classmethod
     def load(cls, path: str | Path) -> "Predictions":
         """Read a safetensors, npz, csv or parquet file and check it; a bad one gives a line that says why."""
-        try:
+        with about(path):
             return _assemble(read_table(Path(path)))
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
 
     def _check(self) -> None:
         log_probs, log_routing, expert_log_probs = self.output

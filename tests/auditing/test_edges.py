@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,6 +119,40 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, case):
     assert why in result.output
     assert result.output.startswith("error: ")
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_file_that_does_not_go_with_the_other_is_named(tmp_path):
+    files = {
+        "source": mixture(),
+        "unlabelled": replace(
+            mixture(), labels=None, groups={"hard": np.ones(400, bool), "site": ["a"] * 400}
+        ),
+        "classes": mixture(c=4),
+        "experts": mixture(k=3),
+        "few": mixture(30),
+    }
+    for name, predictions in files.items():
+        predictions.save(tmp_path / f"{name}.safetensors")
+
+    def refused(*arguments):
+        result = CliRunner().invoke(app, ["audit", *(str(a) for a in arguments)])
+        assert result.exit_code == 2
+        (line,) = result.output.strip().splitlines()
+        return line
+
+    paths = {name: tmp_path / f"{name}.safetensors" for name in files}
+    line = refused(paths["unlabelled"])
+    assert line.startswith(f"error: {paths['unlabelled']}: these predictions carry no labels")
+    assert line.endswith('the other columns are named "hard", "site"')
+    for name, why in {
+        "classes": "the source has 3 classes and the target 4",
+        "experts": "the source has 2 experts and the target 3",
+        "source": "100% of the target's rows are rows of the source",
+        "few": "the target has 30 rows",
+    }.items():
+        assert f"error: {paths[name]}: {why}" in refused(paths["source"], "--target", paths[name])
+    line = refused(paths["source"], "--target", paths["unlabelled"], "--labelled-target", paths["classes"])
+    assert f"{paths['classes']}: the source has 3 classes and the labelled target 4" in line
 
 
 @pytest.mark.parametrize("of", [-1, 3, 1.0, "bottom", None])

@@ -1,4 +1,4 @@
-"""Where an audit's files come from, so that two reports can be told apart."""
+"""The files of an audit: read together, and told where they come from, so that reports can be told apart."""
 
 import hashlib
 import shlex
@@ -8,7 +8,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from calmoe import __version__
+from calmoe.auditing.target import check_target
+from calmoe.errors import about
 from calmoe.files import legible
+from calmoe.predictions import Predictions
+
+
+def read(
+    file: Path, target: Path | None, labelled_target: Path | None
+) -> tuple[Predictions, Predictions | None, Predictions | None]:
+    """The files of an audit; what keeps one from being audited with the others is told with its path."""
+    predictions = Predictions.load(file)
+    with about(file):
+        predictions.known_labels  # noqa: B018 - refused where there are none
+
+    def beside(role: str, path: Path | None) -> Predictions | None:
+        if path is None:
+            return None
+        other = Predictions.load(path)
+        with about(path):
+            check_target(predictions, other, role)
+        return other
+
+    return predictions, beside("target", target), beside("labelled target", labelled_target)
 
 
 def origin(files: Mapping[str, Path | None]) -> dict[str, str]:
