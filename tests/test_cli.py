@@ -80,6 +80,7 @@ def test_dry_run(tmp_path):
         (["run", "digits", "--set", 'eta="two"'], "training.eta must be a number, not 'two'"),
         (["run", "digits", "--set", "epoch=1"], "did you mean 'epochs'?"),
         (["run", "digits", "--protocol", "publish"], "did you mean 'published'?"),
+        (["run", "digits", "--protocol", "foo"], "unknown protocol 'foo': known: corrected, published"),
         (["run", "digits", "--device", "tpu"], "unknown device 'tpu'"),
         (["run", "digits", "--out", "/proc/calmoe"], "/proc/calmoe"),
         (["run", "digits", "--out", __file__], "File exists"),

@@ -319,7 +319,7 @@ def with_value(name, row, value):
         ),
         (with_value("log_routing", 2, -9.0), "log_routing: probabilities sum to 0.000"),
         ({"log_routing": torch.zeros(12, 3)}, "shapes disagree"),
-        ({"log_probs": torch.zeros(12)}, "two axes"),
+        ({"log_probs": torch.zeros(12)}, r"log_probs \[12\], log_routing \[12, 4\], .* expected \[N, C\]"),
         ({"log_probs": torch.zeros(12, 5).long()}, "floating-point"),
         ({"labels": torch.full((12,), 5)}, "labels must lie between 0 and 4: row 0 has 5"),
         ({"labels": torch.tensor([-1, *[0] * 11])}, "row 0 has -1"),
@@ -418,13 +418,52 @@ def test_bad_files_are_named(tmp_path):
             'column "label" must hold numbers only: row 0 is blank',
         ),
         ("both.csv", b"prob_0,label,labels\n1,0,0\n", "both `label` and `labels`"),
-        ("label.csv", b"prob_0,prob_1,label\n0.5,0.5,0.5\n", "whole numbers"),
+        (
+            "label.csv",
+            b"prob_0,prob_1,label\n0.5,0.5,0.5\n",
+            "whole numbers (class indices from 0): row 0 has 0.5",
+        ),
+        (
+            "many.csv",
+            b"prob_0,label\n1,0\n1," + b"9" * 5000,
+            "whole numbers (class indices from 0): row 1 has a n",
+        ),
+        ("large.csv", b"prob_0,label\n1,99999999999999999999", "row 0 has a number too large"),
+        ("nan.csv", b"prob_0,label\n1,nan", "row 0 has nan"),
         ("alone.csv", b"prob_0,prob_1,routing_0\n0.5,0.5,1\n", "give both or neither"),
         ("not.parquet", b"PAR1 no", "not a readable parquet"),
         ("what.txt", b"", "unknown kind of file"),
     ):
         assert message in bad_file(tmp_path / name, lambda path, content=content: path.write_bytes(content))
     assert "no such file" in bad_file(tmp_path / "none.npz", lambda path: None)
+    for name in ("folder.npz", "folder"):
+        assert "this is a folder" in bad_file(tmp_path / name, lambda path: path.mkdir())
+
+
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("part", [1, 2])
+def test_shapes_are_compared_before_sums_under_the_files_own_names(tmp_path, part, log):
+    given = arrays(predictions(), log)
+    names = list(given)
+    for axis in range(given[names[part]].ndim):
+        cut = given | {
+            names[part]: np.take(given[names[part]], range(3), axis)
+        }  # a row less, or sums below 1
+        message = bad_file(tmp_path / "p.npz", lambda p, cut=cut: np.savez(p, **cut))
+        assert f"shapes disagree: {names[0]} [12, 5], {names[1]} {list(cut[names[1]].shape)}, " in message
+        assert message.endswith("; expected [N, C], [N, K], [N, K, C]")
+    cut.pop(names[0])
+    message = bad_file(tmp_path / "p.npz", lambda p: np.savez(p, **cut | {names[1]: np.ones((12, 9))}))
+    assert message.endswith("; expected [N, K], [N, K, C]")
+
+
+def test_one_axis_and_booleans_are_told_in_numpys_words(tmp_path):
+    message = bad_file(tmp_path / "p.npz", lambda p: np.savez(p, probs=np.full(6, 0.5)))
+    assert "probs must be [N, C], a row per example, a column per class, not [6]" in message
+    with pytest.raises(InputError, match="probs must hold numbers, not bool"):
+        Predictions.from_probs(np.ones((2, 1), bool))
+    with pytest.raises(InputError, match="not booleans"):
+        Predictions.from_probs(np.ones((2, 1)), np.zeros(2, bool))
 
 
 def test_damaged_and_misnamed_archives(tmp_path):
@@ -517,7 +556,8 @@ def test_a_foreign_safetensors_file_and_pickled_arrays(tmp_path):
     for note in ("[" * 100_000, f"{head}{{}}, 'x': {'1' * 5000}}}", f'{head}{{"a": 3}}}}', f"{head}[]}}"):
         zeros, path = {"group.a": torch.zeros(1, dtype=torch.int64)}, tmp_path / "h.safetensors"
         safetensors.torch.save_file(zeros, path, metadata={"calmoe": note.replace("'", '"')})
-        assert "damaged header" in bad_file(path, lambda p: None)
+        assert "damaged header" in (message := bad_file(path, lambda p: None))
+        assert "Error" not in message
     objects = np.array([{"a": 1}], dtype=object)
     message = bad_file(tmp_path / "o.npz", lambda p: np.savez(p, probs=objects))
     assert "an array holds Python objects: save it" in message

@@ -23,10 +23,12 @@ def about(path: str | Path) -> Iterator[None]:
 
 
 def check_known(kind: str, name: str, known: Iterable[str]) -> None:
-    """Refuse a name that is not among `known`, and say which one is nearest, whatever its case."""
+    """Refuse a name that is not among `known`; say which one is near, whatever its case, or list them all."""
     names = list(known)
     if name not in names:
         folded = {known.casefold(): known for known in names}
-        nearest = folded[difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.0)[0]]
-        listed = f"; known: {', '.join(sorted(names))}" if len(names) <= 12 else ""
-        raise InputError(f"unknown {kind} {name!r}: did you mean {nearest!r}?{listed}")
+        near = difflib.get_close_matches(name.casefold(), folded, n=1)
+        told = [f"did you mean {folded[near[0]]!r}?"] if near else []
+        if len(names) <= 12 or not near:
+            told.append(f"known: {', '.join(sorted(names))}")
+        raise InputError(f"unknown {kind} {name!r}: {'; '.join(told)}")

@@ -55,10 +55,12 @@ def read_table(path: Path) -> Table:
         ".csv": _read_csv,
         ".parquet": _read_parquet,
     }
+    if path.is_dir():
+        raise InputError("this is a folder: give a file in it")
+    if not path.exists():
+        raise InputError("no such file")
     if path.suffix not in readers:
         raise InputError(f"unknown kind of file; expected one of {', '.join(readers)}")
-    if not path.is_file():
-        raise InputError("no such file")
     return readers[path.suffix](path)
 
 
@@ -82,8 +84,10 @@ def _read_safetensors(path: Path) -> Table:
         metadata = saved["metadata"]
     except InputError:
         raise
-    except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"damaged header ({error!r}); write the file again") from None
+    except (LookupError, AttributeError, TypeError, ValueError, RecursionError):
+        raise InputError(
+            "damaged header: its JSON is not what Predictions.save writes; write the file again"
+        ) from None
     return Table({name: tensors[name] for name in ARRAYS if name in tensors}, groups, metadata)
 
 

@@ -20,6 +20,8 @@ from calmoe.files import write_whole
 from calmoe.formats import FORMAT, Table, read_table
 from calmoe.mixture import MixtureOutput, combine
 
+LOGS = {"probs": "log_probs", "routing": "log_routing", "expert_probs": "expert_log_probs"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
@@ -146,21 +148,10 @@ class Predictions:
             return _assemble(read_table(Path(path)))
 
     def _check(self) -> None:
-        log_probs, log_routing, expert_log_probs = self.output
-        if log_probs.ndim != 2 or log_routing.ndim != 2:
-            raise InputError(
-                f"log_probs and log_routing must have two axes, not shapes {list(log_probs.shape)} and "
-                f"{list(log_routing.shape)}"
-            )
-        n, classes = log_probs.shape
+        _check_shapes(self.output._asdict())
+        n, classes = self.output.log_probs.shape
         if n == 0:
             raise InputError("there are no rows")
-        expected = (n, log_routing.shape[1], classes)
-        if len(log_routing) != n or tuple(expert_log_probs.shape) != expected:
-            raise InputError(
-                f"shapes disagree: log_probs {list(log_probs.shape)}, log_routing {list(log_routing.shape)}, "
-                f"expert_log_probs {list(expert_log_probs.shape)}; expected [N, C], [N, K], [N, K, C]"
-            )
         for name, logs in self.output._asdict().items():
             if not logs.is_floating_point():
                 raise InputError(f"{name} must hold floating-point numbers, not {logs.dtype}")
@@ -181,6 +172,17 @@ class Predictions:
                     f"group column {name!a} holds half of a surrogate pair, which is no character: "
                     "write the text again as UTF-8"
                 ) from None
+
+
+def _check_shapes(parts: dict[str, Tensor]) -> None:
+    """Refuse shapes other than [N, C], [N, K], [N, K, C], or the last two alone; parts: by their own names."""
+    shapes = [tuple(part.shape) for part in parts.values()]
+    *probs, routing, experts = shapes
+    if len(experts) == 3 and routing == experts[:2] and probs in ([], [(experts[0], experts[2])]):
+        return
+    found = ", ".join(f"{name} {list(part.shape)}" for name, part in parts.items())
+    expected = ", ".join(["[N, C]", "[N, K]", "[N, K, C]"][-len(parts) :])
+    raise InputError(f"shapes disagree: {found}; expected {expected}")
 
 
 def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -> None:
@@ -221,11 +223,17 @@ def _assemble(table: Table) -> Predictions:
 
     Without routing and experts the model counts as a mixture of one expert.
     """
-    log_probs = _logs(table.arrays, "probs", "log_probs")
-    log_routing = _logs(table.arrays, "routing", "log_routing")
-    experts = _logs(table.arrays, "expert_probs", "expert_log_probs")
-    if (log_routing is None) != (experts is None):
+    arrays = table.arrays
+    names = [log if log in arrays else name for name, log in LOGS.items()]
+    found = {name: arrays[name] for name in names if name in arrays}
+    if (names[1] in found) != (names[2] in found):
         raise InputError("routing and experts come together: give both or neither")
+    if names[1] in found:
+        _check_shapes(found)
+    elif names[0] in found and found[names[0]].ndim != 2:
+        shape = list(found[names[0]].shape)
+        raise InputError(f"{names[0]} must be [N, C], a row per example, a column per class, not {shape}")
+    log_probs, log_routing, experts = (_logs(name, found[name]) if name in found else None for name in names)
     if log_routing is None or experts is None:
         if log_probs is None:
             raise InputError("no probabilities: expected `log_probs` or `probs`")
@@ -234,16 +242,16 @@ def _assemble(table: Table) -> Predictions:
         output = combine(log_routing, experts)
     else:
         output = MixtureOutput(log_probs, log_routing, experts)
-    labels = table.arrays.get("labels")
+    labels = arrays.get("labels")
     return Predictions(output=output, labels=labels, groups=table.groups, metadata=table.metadata)
 
 
-def _logs(arrays: dict[str, Tensor], name: str, log_name: str) -> Tensor | None:
-    if log_name in arrays:
-        return _floats(log_name, arrays[log_name])
-    if name not in arrays:
-        return None
-    values = _floats(name, arrays[name])
+def _logs(name: str, values: Tensor) -> Tensor:
+    if values.dtype == torch.bool or values.is_complex():
+        raise InputError(f"{name} must hold numbers, not {str(values.dtype).removeprefix('torch.')}")
+    values = values.to(torch.promote_types(values.dtype, torch.float32))  # half is too coarse for a logarithm
+    if name in LOGS.values():
+        return values
     outside = ((values < -1e-6) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
     if outside.any():
         row = _first(outside)
@@ -255,17 +263,15 @@ def _logs(arrays: dict[str, Tensor], name: str, log_name: str) -> Tensor | None:
     return values.clamp(0, 1).log()
 
 
-def _floats(name: str, values: Tensor) -> Tensor:
-    if values.dtype == torch.bool or values.is_complex() or values.ndim < 2:
-        raise InputError(
-            f"{name} must hold numbers, one row per example, not shape {list(values.shape)} of {values.dtype}"
-        )
-    return values.to(torch.promote_types(values.dtype, torch.float32))  # half is too coarse for a logarithm
-
-
 def _whole_numbers(labels: Tensor) -> Tensor:
-    if labels.dtype == torch.bool or not torch.equal(labels.double(), labels.double().round()):
-        raise InputError("labels must be whole numbers (class indices from 0)")
+    if labels.dtype == torch.bool:
+        raise InputError("labels must be whole numbers (class indices from 0), not booleans")
+    numbers = labels.double().flatten()
+    odd = (numbers != numbers.round()) | ~(numbers.abs() < 2**53)  # NaN too
+    if odd.any():
+        row = _first(odd)
+        value = "a number too large" if numbers[row].abs() >= 2**53 else f"{numbers[row]:g}"
+        raise InputError(f"labels must be whole numbers (class indices from 0): row {row} has {value}")
     return labels.long()
 
 
