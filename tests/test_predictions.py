@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import safetensors.numpy
+import safetensors.torch
 import torch
 from hypothesis import given
 
@@ -128,6 +130,25 @@ def test_npz(tmp_path, log):
     p = predictions()
     np.savez(tmp_path / "p.npz", labels=p.labels.numpy(), **arrays(p, log), **p.groups)
     close(p, Predictions.load(tmp_path / "p.npz"))
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_safetensors_with_the_names_of_npz(tmp_path, log):
+    p, path = predictions(), tmp_path / "p.safetensors"
+    numeric = {name: column for name, column in p.groups.items() if column.dtype.kind != "U"}
+    tensors = arrays(p, log) | {"label": p.labels.numpy()} | numeric
+    safetensors.numpy.save_file(tensors, path, metadata={"made": "elsewhere"})
+    read = Predictions.load(path)
+    assert set(read.groups) == set(numeric)
+    close(Predictions(output=p.output, labels=p.labels, groups=numeric), read)
+
+
+def test_safetensors_of_bfloat16(tmp_path):
+    probs = torch.tensor([[0.75, 0.25]], dtype=torch.bfloat16)
+    safetensors.torch.save_file({"probs": probs, "level": probs[:, 0].clone()}, tmp_path / "p.safetensors")
+    read = Predictions.load(tmp_path / "p.safetensors")
+    assert read.output.probs.tolist() == [[0.75, 0.25]]
+    assert read.groups["level"].tolist() == [0.75]
 
 
 def columns(p, log):
@@ -546,12 +567,14 @@ def npy(array):
 
 
 def test_a_foreign_safetensors_file_and_pickled_arrays(tmp_path):
-    import safetensors.torch
-
     message = bad_file(
         tmp_path / "m.safetensors", lambda p: safetensors.torch.save_file({"w": torch.zeros(2)}, p)
     )
     assert "not a predictions file" in message
+    other = {"calmoe": '{"format": "calmoe.predictions/9"}'}
+    probs = {"probs": torch.ones(1, 1)}
+    path = tmp_path / "v.safetensors"
+    assert "of the format" in bad_file(path, lambda p: safetensors.torch.save_file(probs, p, metadata=other))
     head = '{"format": "calmoe.predictions/1", "metadata": {}, "categories": '
     for note in ("[" * 100_000, f"{head}{{}}, 'x': {'1' * 5000}}}", f'{head}{{"a": 3}}}}', f"{head}[]}}"):
         zeros, path = {"group.a": torch.zeros(1, dtype=torch.int64)}, tmp_path / "h.safetensors"

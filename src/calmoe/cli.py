@@ -286,8 +286,9 @@ def audit_command(
 ) -> None:
     """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.
 
-    A file holds probs [N, C] and labels [N] and, for a mixture, routing [N, K] and expert_probs [N, K, C];
-    csv and parquet files have columns prob_0, …, label, routing_0, …, expert_0_prob_0, … (docs/audit.md).
+    A safetensors or npz file holds probs [N, C] and labels [N] and, for a mixture, routing [N, K] and
+    expert_probs [N, K, C]; csv and parquet files have columns prob_0, …, label, routing_0, …,
+    expert_0_prob_0, … (docs/audit.md).
 
     Example: calmoe audit test.safetensors --out audit
 

@@ -2,7 +2,7 @@
 
 - `.safetensors`, written by `Predictions.save`: tensors `log_probs` [N, C], `log_routing` [N, K],
   `expert_log_probs` [N, K, C], `labels` [N] (absent for unlabelled data) and `group.NAME` [N]; the header
-  holds the names of categories and the metadata as JSON.
+  holds the names of categories and the metadata as JSON. Written by other tools: tensors as in npz.
 - `.npz`: arrays `log_probs` or `probs`; optionally `log_routing` or `routing` with `expert_log_probs` or
   `expert_probs` (these two suffice); optionally `labels`; any other array is a group column.
 - `.csv` and `.parquet`: columns `prob_0`, `prob_1`, … (or `log_prob_0`, …); optionally `routing_0`, … (or
@@ -71,6 +71,12 @@ def _read_safetensors(path: Path) -> Table:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise InputError(f"not a readable safetensors file ({error})") from None
+    if "calmoe" not in header:
+        if not set(ARRAYS[:-1]) & set(tensors):
+            raise InputError(
+                "not a predictions file: write it with Predictions.save, or give tensors `probs`, `labels`, …"
+            )
+        return _from_arrays({name: _numpy(tensor) for name, tensor in tensors.items()})
     groups = {k.removeprefix("group."): v.numpy() for k, v in tensors.items() if k.startswith("group.")}
     try:
         saved = json.loads(header.get("calmoe", "{}"))
@@ -107,9 +113,19 @@ def _read_npz(path: Path) -> Table:
         raise InputError(
             f"not a readable npz file of plain arrays ({' '.join(str(error).split())})"
         ) from None
+    return _from_arrays(columns)
+
+
+def _from_arrays(columns: dict[str, np.ndarray]) -> Table:
+    """Arrays by their names; the rest are groups."""
     _rename_label(columns)
     arrays = {name: as_tensor(_numbers(name, columns.pop(name))) for name in ARRAYS if name in columns}
     return Table(arrays, columns, {})
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    """NumPy has no bfloat16."""
+    return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
 
 
 def _read_csv(path: Path) -> Table:

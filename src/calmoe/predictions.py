@@ -175,7 +175,7 @@ class Predictions:
 
 
 def _check_shapes(parts: dict[str, Tensor]) -> None:
-    """Refuse shapes other than [N, C], [N, K], [N, K, C], or the last two alone; parts: by their own names."""
+    """Refuse shapes other than [N, C], [N, K], [N, K, C], or the last two alone; parts: by own names."""
     shapes = [tuple(part.shape) for part in parts.values()]
     *probs, routing, experts = shapes
     if len(experts) == 3 and routing == experts[:2] and probs in ([], [(experts[0], experts[2])]):
