@@ -10,6 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 import calmoe
+from calmoe.auditing import Estimate, worlds
 from calmoe.cli import app
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
@@ -93,6 +94,29 @@ def test_what_never_varies_hides_nothing():
             expert_probs=np.stack([probs, probs], axis=1),
         )
         assert calmoe.audit(given).hidden.p_hidden == 1
+
+
+RANGES = {"accuracy": (0, 1), "share": (0, 1), "balance": (-1, 1), "bound": (0, 1)}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 20])
+def test_few_rows_tell_nothing_and_no_interval_leaves_its_range(rows):
+    for seed in range(5):
+        report = calmoe.audit(worlds.calibrated(seed).sample(rows, seed=seed))
+        said = report.summary().splitlines()[0]
+        assert "may well be true" not in said
+        assert ("too few rows to tell" in said) == ("not true" not in said)
+        told = report.aggregate, *report.aggregate.experts, report.indicators
+        for part in told:
+            for name, found in vars(part).items():
+                if isinstance(found, Estimate) and name != "excess":
+                    lowest, highest = RANGES.get(name, (0, 1))
+                    assert not found.low < lowest, (name, found)
+                    assert not found.high > highest, (name, found)
+
+
+def test_more_rows_tell_more():
+    assert "may well be true" in calmoe.audit(worlds.calibrated(0).sample(500, seed=0)).summary()
 
 
 GOOD = "prob_0,prob_1,label\n0.4,0.6,1\n0.7,0.3,0\n"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import RARE, Estimate, binned_gap, normal
+from calmoe.auditing.estimates import RARE, Estimate, binned_gap, normal, within
 from calmoe.auditing.learning import Learned, learn
 from calmoe.auditing.tilting import tilt
 
@@ -264,7 +264,8 @@ def _demonstrate(
             seldom = min(float((density**2 * now.noise).sum()), RARE * float(density.max()) ** 2)
             variance += max(float((density**2 * (pushed - here) ** 2).sum()), seldom)
             densities[i, part] = density
-        errors.append(normal(forced / len(residual), variance**0.5 / len(residual), level))
+        error = normal(forced / len(residual), variance**0.5 / len(residual), level)
+        errors.append(within(error, -1.0, 1.0))
         weights = densities[i].astype(np.float64)
         eces.append(binned_gap(residual, index, bins, weights, level, noise=noise))
         plain.append(np.abs(np.bincount(index, weights * residual, minlength=bins)).sum() / weights.sum())

@@ -23,7 +23,7 @@ from sklearn.preprocessing import SplineTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import Estimate, normal
+from calmoe.auditing.estimates import Estimate, normal, within
 from calmoe.auditing.learning import MOST, SOME
 from calmoe.errors import InputError
 
@@ -165,4 +165,4 @@ def _auc(scores: np.ndarray, which: np.ndarray, fold: np.ndarray, level: float) 
         areas.append(float(above.mean()))
         variance += above.var(ddof=1) / m + below.var(ddof=1) / n
     corrected = variance / FOLDS * (1 / FOLDS + 1 / (FOLDS - 1))
-    return normal(float(np.mean(areas)), float(corrected**0.5), level)
+    return within(normal(float(np.mean(areas)), float(corrected**0.5), level), 0.0, 1.0)

@@ -186,7 +186,17 @@ def binned_gap(
 
 def at_most_one(found: Estimate) -> Estimate:
     """An ECE: no |D| exceeds 1."""
-    return found._replace(high=min(found.high, max(1.0, found.value)))
+    return within(found, 0.0, 1.0)
+
+
+def within(found: Estimate, lowest: float, highest: float) -> Estimate:
+    """The interval cut to what the number can be; it still holds the value.
+
+    >>> within(normal(0.9, 0.1), 0.0, 1.0)
+    Estimate(0.9, [0.704, 1])
+    """
+    low, high = max(found.low, min(lowest, found.value)), min(found.high, max(highest, found.value))
+    return found._replace(low=low, high=high)
 
 
 def predicted_gaps(

@@ -12,7 +12,17 @@ import numpy as np
 import torch
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import NONE, Estimate, at_least, binned_gap, mean, normal, proportion, spread
+from calmoe.auditing.estimates import (
+    NONE,
+    Estimate,
+    at_least,
+    binned_gap,
+    mean,
+    normal,
+    proportion,
+    spread,
+    within,
+)
 from calmoe.auditing.family import classwise, experts_gap, smooth
 from calmoe.metrics.binned import mass_bins, width_bins
 from calmoe.predictions import Predictions
@@ -92,7 +102,7 @@ def aggregate(
         classwise_ece=NONE if predictions is None else classwise(predictions, bins=bins, level=level),
         plain_ece=ece._replace(value=plain.value),
         accuracy=proportion(float(configurations.outcome.mean()), n, level),
-        balance=normal(float(residual.mean()), spread(residual, noise), level),
+        balance=within(normal(float(residual.mean()), spread(residual, noise), level), -1.0, 1.0),
         experts_ece=experts_gap(configurations, bins=bins, level=level),
         experts=tuple(
             _expert(configurations, k, bins, each, (ece, plain, level))
@@ -130,12 +140,13 @@ def _expert(
 
     view, says = on(routing), configurations.experts[:, k].astype(np.float64)
     balance = routing * (configurations.outcome - says)
+    error = spread(balance, routing**2 * says * (1 - says))
     return Expert(
-        share=mean(routing, level),
+        share=within(mean(routing, level), 0.0, 1.0),
         leads=proportion(float(leads.mean()), len(leads), level),
         view=view,
         region=on(leads),
-        balance=normal(float(balance.mean()), spread(balance, routing**2 * says * (1 - says)), level),
+        balance=within(normal(float(balance.mean()), error, level), -1.0, 1.0),
         excess=_excess(*mixture, view, _Plain.of(own, index, bins, routing)),
     )
 

@@ -7,6 +7,8 @@ from calmoe.auditing.configurations import CHUNK
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 
+RANGES = {"nll": (0.0, np.inf), "brier": (0.0, 2.0)}
+
 
 def losses_of(
     name: str, predictions: Predictions, of: Of

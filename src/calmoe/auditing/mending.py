@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import Estimate, at_least, binned_gap, mean, spread
+from calmoe.auditing.estimates import Estimate, at_least, binned_gap, mean, spread, within
 from calmoe.auditing.learning import blocks, learn
 from calmoe.calibration import CalibrationWarning
 from calmoe.metrics.checks import Of
@@ -97,9 +97,9 @@ def repair(
         impossible=int((~possible).sum()),
         kept=sum(fitted.repaired for _, fitted in fits),
         blocks=len(fits),
-        nll=_means([loss[possible] for loss in losses], level),
+        nll=_means([loss[possible] for loss in losses], level, np.inf),
         ece=_eces(seen, bins, level),
-        accuracy=_means(right, level),
+        accuracy=_means(right, level, 1.0),
         witness=_witnesses(seen, order, level, seed),
         status=final.status_,
         message=final.message_,
@@ -123,10 +123,13 @@ def _fit(predictions: Predictions, rows: np.ndarray, seed: int) -> RoutingRecali
         return RoutingRecalibration(seed=seed).fit(taught.output, taught.known_labels)
 
 
-def _means(values: list[np.ndarray], level: float) -> Compared:
+def _means(values: list[np.ndarray], level: float, highest: float) -> Compared:
+    """Of values from 0 to `highest`."""
     before, after = values
     return Compared(
-        temperature=mean(before, level), repaired=mean(after, level), change=mean(after - before, level)
+        temperature=within(mean(before, level), 0.0, highest),
+        repaired=within(mean(after, level), 0.0, highest),
+        change=within(mean(after - before, level), -highest, highest),
     )
 
 

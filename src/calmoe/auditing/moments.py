@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from calmoe.auditing.configurations import CHUNK, Configurations
-from calmoe.auditing.estimates import RARE, Estimate, mean
+from calmoe.auditing.estimates import RARE, Estimate, mean, within
 
 ENOUGH = 100  # effective rows below which an auditor has no interval and no normalised residual
 Kind = Literal["indicator", "hat"]
@@ -109,7 +109,7 @@ def auditors(
     half = np.where(enough, wider * np.sqrt(variance), np.nan)
     ratio_half = np.where(enough, wider * np.sqrt(np.maximum(ratio_variance, 0.0)), np.nan)
     ratio = np.where(enough, ratio, np.nan)
-    worst = mean(residual**2, level)
+    worst = within(mean(residual**2, level), 0.0, 1.0)
 
     def table(values: np.ndarray) -> np.ndarray:
         return values.reshape(experts, len(nodes))
@@ -118,17 +118,17 @@ def auditors(
         kind=kind,
         nodes=nodes,
         moments=table(moments),
-        low=table(moments - half),
-        high=table(moments + half),
+        low=table(np.maximum(moments - half, -1.0)),
+        high=table(np.minimum(moments + half, 1.0)),
         mass=table(mass),
         effective=table(effective),
         normalised=table(ratio),
-        normalised_low=table(ratio - ratio_half),
-        normalised_high=table(ratio + ratio_half),
+        normalised_low=table(np.maximum(ratio - ratio_half, -1.0)),
+        normalised_high=table(np.minimum(ratio + ratio_half, 1.0)),
         sharper=table(np.sqrt(squares * worst.value)),
         bound=Estimate(
             worst.value**0.5,
-            max(worst.low, 0.0) ** 0.5,
+            worst.low**0.5,
             worst.high**0.5,
             worst.standard_error / (2 * max(worst.value, 1e-12) ** 0.5),
         ),

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.density import DensityRatio, density_ratio
 from calmoe.auditing.doubly_robust import learn
-from calmoe.auditing.estimates import Estimate, normal
+from calmoe.auditing.estimates import Estimate, normal, within
 from calmoe.auditing.splits import FEWER, one_p_value, seeds
 
 FEWEST = 30  # labelled target rows below which there is no test
@@ -79,7 +79,7 @@ def plausibility(
     return Plausibility(
         rows=rows,
         p_value=p_value,
-        discrepancy=estimates[0],
+        discrepancy=within(estimates[0], -1.0, 1.0),
         along_confidence=estimates[1],
         along_gap=estimates[2],
         detectable=float((norm.ppf((1 + level) / 2) + norm.ppf(0.8)) * errors[0]),

@@ -7,7 +7,7 @@ from matplotlib import rc_context
 
 from calmoe.auditing.cells import headings, pair
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import Estimate, binned_gap, normal, proportion, spread
+from calmoe.auditing.estimates import Estimate, binned_gap, normal, proportion, spread, within
 from calmoe.metrics.groups import group_masks
 from calmoe.predictions import Predictions
 from calmoe.report.drawing import COLUMN, GREY, STYLE, Drawn, new_figure
@@ -85,7 +85,7 @@ def _group(name: str, seen: Configurations, mask: np.ndarray, bins: int, level: 
         rows=rows,
         accuracy=proportion(float(seen.outcome[mask].mean()), rows, level),
         ece=binned_gap(residual, seen.bins(bins)[mask], bins, level=level, noise=noise),
-        balance=normal(float(residual.mean()), spread(residual, noise), level),
+        balance=within(normal(float(residual.mean()), spread(residual, noise), level), -1.0, 1.0),
     )
 
 

@@ -23,8 +23,9 @@ from calmoe.auditing.estimates import (
     predicted_gaps,
     proportion,
     total_gap,
+    within,
 )
-from calmoe.auditing.losses import losses_of
+from calmoe.auditing.losses import RANGES, losses_of
 from calmoe.auditing.plausibility import FEWEST as FEWEST_LABELLED
 from calmoe.auditing.plausibility import Plausibility, over_splits, plausibility
 from calmoe.auditing.surface import diagram
@@ -123,10 +124,9 @@ def predict_target(
         scores: dict[str, Any] = {
             name: _score(name, source, target, learned, ratio, of, level) for name in ("nll", "brier")
         }
+        about = seen.residual, there.confidence, learned, ratio.weights, level
         found = Scores(
-            accuracy=predicted_mean(
-                seen.residual, there.confidence, learned, ratio.weights, level, noise=seen.noise
-            ),
+            accuracy=within(predicted_mean(*about, noise=seen.noise), 0.0, 1.0),
             **_binned(seen, there, learned, ratio.weights, bins, level),
             **scores,
         )
@@ -273,7 +273,7 @@ def _score(
     if losses is None or not np.isfinite(losses).all():
         return NONE
     scaled = Learned(source=learned.source * slope, by_fold=learned.by_fold * slope_there)
-    return predicted_mean(losses - own, own_there, scaled, ratio.weights, level)
+    return within(predicted_mean(losses - own, own_there, scaled, ratio.weights, level), *RANGES[name])
 
 
 def _found(predictions: Predictions, seen: Configurations, of: Of, bins: int, level: float) -> Scores:
@@ -283,7 +283,7 @@ def _found(predictions: Predictions, seen: Configurations, of: Of, bins: int, le
     for name in ("nll", "brier"):
         losses, *_ = losses_of(name, predictions, of)
         assert losses is not None
-        scores[name] = mean(losses, level) if np.isfinite(losses).all() else NONE
+        scores[name] = within(mean(losses, level), *RANGES[name]) if np.isfinite(losses).all() else NONE
     shown = diagram(seen, bins=bins, level=level)
     return Scores(
         accuracy=proportion(float(seen.outcome.mean()), len(seen), level),

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from sklearn.tree import DecisionTreeRegressor
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.estimates import Estimate, at_least, binned_gap, normal, proportion, spread
+from calmoe.auditing.estimates import Estimate, at_least, binned_gap, normal, proportion, spread, within
 from calmoe.auditing.learning import Learned, learn
 from calmoe.auditing.splits import how_many, level_each, middle, one_bound, one_p_value, seeds
 from calmoe.errors import InputError
@@ -202,7 +202,8 @@ def _rules(
     for node in found:
         rows = judged[leaf == node]
         inside, each = residual[rows], 1 - (1 - level) / len(found)
-        gap = normal(float(inside.mean()), spread(inside, configurations.noise[rows]), each)
+        error = spread(inside, configurations.noise[rows])
+        gap = within(normal(float(inside.mean()), error, each), -1.0, 1.0)
         share = proportion(len(rows) / len(judged), len(judged), each)
         rules.append(Rule(_path(tree.tree_, int(node), names), share, gap))
     return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share.value)))

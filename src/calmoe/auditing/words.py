@@ -54,6 +54,9 @@ def summary(report: "AuditReport") -> list[Point]:
     return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
 
 
+UNKNOWN = 0.2  # an ECE as of a network on a domain new to it: where it cannot be ruled out, 0 says nothing
+
+
 def _in_short(report: "AuditReport") -> str:
     """Are the probabilities true, true for the right reason, and what would break them?"""
     ece, balance = report.aggregate.ece, report.aggregate.balance
@@ -64,12 +67,14 @@ def _in_short(report: "AuditReport") -> str:
         )
         told_off = f", on average {side} by {abs(balance.value):.3f}" if off else f", {side}"
         text = f"The probabilities are not true: ECE {told(ece)}{told_off}."
+    elif ece.high > UNKNOWN:
+        text = f"There are too few rows to tell whether the probabilities are true: ECE {told(ece)}."
     else:
         text = f"The probabilities may well be true: ECE {told(ece)}."
     if report.hidden is not None:
         p_value = report.hidden.p_hidden
         if p_value < 0.05:
-            text += " But" if text.startswith("The probabilities may") else " Besides,"
+            text += " Besides," if ece.low > 0 or off else " But"
             text += " rows of equal confidence are right more or less often by how they were routed"
         else:
             text += " Nothing was found hidden behind the confidence"
