@@ -89,8 +89,9 @@ class RoutingRecalibration:
         self.coefficients_ = np.zeros((2, output.log_routing.shape[1], self.bins + 1))
         for auditor, size in self._boost(event, right, self.rounds_):
             self.coefficients_.flat[auditor] += size
+        change = f"{-self.gain_:+z.5f}".replace("-", "−")
         self.message_ = _MESSAGES[self.status_].format(
-            rows=len(right), gain=self.gain_, change=-self.gain_, error=self.gain_error_, steps=self.rounds_
+            rows=len(right), gain=self.gain_, change=change, error=self.gain_error_, steps=self.rounds_
         )
         return self
 
@@ -257,7 +258,7 @@ def _take(output: MixtureOutput, rows: Tensor) -> MixtureOutput:
 
 _MESSAGES = {
     "repaired": "{steps} steps; held-out NLL falls by {gain:.5f} ± {error:.5f} against the temperature's",
-    "no gain": "on held-out rows the best repair changes the temperature's NLL by {change:+.5f} ± "
+    "no gain": "on held-out rows the best repair changes the temperature's NLL by {change} ± "
     "{error:.5f}, no gain of two standard errors: the temperature alone is kept",
     "few rows": f"{{rows}} rows are fewer than {FEWEST}: the temperature alone is kept",
     "one outcome": "the predicted class is always right or always wrong, so that any step towards certainty "

@@ -43,7 +43,7 @@ CASES = {
     "the fewest rows": (lambda: mixture(200), "no moment is judged"),
     "one expert": (lambda: mixture(k=1), "there is one expert"),
     "one class": (lambda: mixture(c=1), "accuracy 1.000"),
-    "one label": (lambda: mixture(labels=np.zeros(400, int)), "off by -0."),
+    "one label": (lambda: mixture(labels=np.zeros(400, int)), "off by −0."),
     "a constant router": (lambda: mixture(routing=np.tile([0.75, 0.25], (400, 1))), "no regions to reweight"),
     "probabilities 0 and 1": (
         lambda: mixture(

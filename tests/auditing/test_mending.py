@@ -59,7 +59,7 @@ def test_a_cancelling_world_is_seen_to_be_mended(found):
     assert found.witness.change.high < 0
     assert found.witness.temperature.low > 0.05
     assert "+" not in table(found).rows[0][3].text
-    assert "changes the NLL by -0.0" in words(found)
+    assert "changes the NLL by −0.0" in words(found)
 
 
 def test_a_clean_world_is_left_alone():

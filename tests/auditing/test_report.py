@@ -3,6 +3,7 @@
 import json
 import os
 import pkgutil
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -103,13 +104,39 @@ def test_fifty_rows_give_a_report_that_says_what_it_leaves_out(tmp_path):
 
 
 def test_one_expert_has_nothing_to_hide(tmp_path):
-    probs = np.random.default_rng(0).dirichlet([1, 1, 1], size=500)
-    report = calmoe.audit(Predictions.from_probs(probs, np.zeros(500, int)))
+    probs = np.random.default_rng(0).dirichlet([1, 1, 1], size=1500)
+    few, report = (calmoe.audit(Predictions.from_probs(probs[:n], np.zeros(n, int))) for n in (300, 1500))
+    assert "no bin has 100 rows, so that no moment is judged" in few.summary()
     assert report.hidden is None
     assert "one expert" in report.left_out["hidden miscalibration"]
     assert report.repair is not None
     assert "repair" not in report.left_out
-    assert report.save(tmp_path).exists()
+    html = report.save(tmp_path).read_text()
+    shown = html[: html.index("What the words mean")]  # the glossary is of all audits
+    for text in (report.summary(), re.sub(r"<(style|script).*?</\1>", "", shown, flags=re.DOTALL)):
+        assert "mixture" not in text
+        assert "expert-and-bin" not in text
+        assert not re.search(r"expert 0|1 experts", text)
+    assert "the model's ECE is" in report.summary()
+    assert "bins' moments differ from zero" in report.summary()
+
+
+def test_minus_signs_are_minus_signs(reports, tmp_path):
+    for name, report in reports.items():
+        page = report.save(tmp_path / name).read_text()
+        text = report.summary() + re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL)
+        assert "−0." in text
+        assert not re.findall(r".{20}(?<![\w-])-\d.{20}", text)
+
+
+def test_no_table_of_nothing(reports, tmp_path):
+    clean, odd = reports["calibrated"], reports["miscalibrated"]
+    assert not clean.indicators.found.any()
+    page = clean.save(tmp_path).read_text()
+    assert "No moment differs from zero." in page
+    assert "<caption>The largest moments" not in page
+    assert "<caption>The largest moments" in odd.save(tmp_path).read_text()
+    assert not re.findall(r"<thead>(?:(?!<tbody>).)*</table>", page, re.DOTALL)
 
 
 def test_a_constant_router_and_certain_predictions_are_audited(tmp_path):

@@ -3,14 +3,14 @@
 import numpy as np
 
 from calmoe.auditing.estimates import Estimate
-from calmoe.report.grid import Entry, Heading, interval, number, signed
+from calmoe.report.grid import Entry, Heading, decimal, interval, number, signed
 
 
 def pair(found: Estimate, *, sign: bool = False) -> tuple[Entry, Entry]:
     """The value, and its interval; a one-sided bound has no upper end. sign: show a plus."""
     value = signed(found.value) if sign else number(found.value)
     if np.isinf(found.high):
-        return value, Entry(f"≥ {found.low:.3f}", (found.low, found.high))
+        return value, Entry(f"≥ {decimal(found.low)}", (found.low, found.high))
     return value, interval(found.low, found.high, sign="+" if sign else "-")
 
 

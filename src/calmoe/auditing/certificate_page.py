@@ -25,7 +25,7 @@ def quoted(radii: np.ndarray) -> int:
     return min(int(np.searchsorted(radii, QUOTED)), len(radii) - 1)
 
 
-def words(found: Certificates, level: float) -> str:
+def words(found: Certificates, level: float, who: str = "mixture") -> str:
     """What is certified at KL 0.1, by which loss, and where it says nothing."""
     at = quoted(found.signed.radii)
     radius, best, paper = found.signed.radii[at], found.signed.ece[at].high, found.squared.ece[at].high
@@ -37,7 +37,7 @@ def words(found: Certificates, level: float) -> str:
     else:
         text = (
             f"whatever shifts by at most KL {radius:g}, labels included, the ECE stays below {best:.3f} "
-            f"({level:.0%} sure; a calibrated mixture with these confidences would read "
+            f"({level:.0%} sure; a calibrated {who} with these confidences would read "
             f"{found.calibrated[at]:.3f} on its rows). Through the squared residual, the paper's way, below "
             f"{paper:.3f}{', which is vacuous' if found.squared.vacuous[at] else ''}."
         )

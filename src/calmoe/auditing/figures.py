@@ -30,7 +30,9 @@ _NODES = {"indicator": "bin's centre", "hat": "where the hat is 1"}
 
 def figures(report: "AuditReport") -> dict[str, Drawn]:
     """Those that apply, by name."""
-    drawn = {"reliability": surface.figure(report.surface), "experts": experts(report.aggregate)}
+    drawn = {"reliability": surface.figure(report.surface)}
+    if report.num_experts > 1:
+        drawn["experts"] = experts(report.aggregate)
     if report.fragility is not None:
         drawn["fragility"] = fragility(report.fragility)
     drawn["auditors"], drawn["hats"] = heat_map(report.indicators), heat_map(report.hats)
@@ -87,8 +89,11 @@ def heat_map(found: Auditors) -> Drawn:
     for k, j in np.argwhere(marked):
         axes.plot(j, k, marker="o", color="black", markersize=3)
     axes.set_xticks(range(int(used.sum())), [f"{node:.2f}" for node in found.nodes[used]])
-    axes.set_yticks(range(len(moments)), [f"expert {k}" for k in range(len(moments))])
-    axes.set(xlabel=f"confidence of the mixture ({_NODES[found.kind]})")
+    mixed = len(moments) > 1
+    axes.set_yticks(
+        range(len(moments)), [f"expert {k}" if mixed else "all rows" for k in range(len(moments))]
+    )
+    axes.set(xlabel=f"confidence of the {'mixture' if mixed else 'model'} ({_NODES[found.kind]})")
     figure.colorbar(image, ax=axes, label="E[r φ(f) (Y − f)]")
     largest, differ = np.abs(moments).max(), int(marked.sum())
     alt = (

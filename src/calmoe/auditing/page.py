@@ -10,7 +10,7 @@ from calmoe.auditing import certificate_page, repair_page, surface
 from calmoe.auditing.cells import headings, pair
 from calmoe.auditing.glossary import glossary
 from calmoe.auditing.target_page import section
-from calmoe.auditing.words import rate, summary
+from calmoe.auditing.words import rate, summary, who
 from calmoe.report.grid import Grid, count, interval, label, number, signed
 from calmoe.report.page import Fact, Page, Picture, Section
 
@@ -41,14 +41,22 @@ CAPTIONS = {
 }
 
 
+ALONE = {  # without experts
+    "auditors": "Red bins are more often right than they say and blue ones less; a dot marks what differs "
+    "from zero, all bins taken together. Colours that change along the line are errors of both signs.",
+}
+
+
 def page(
     report: "AuditReport", pictures: Mapping[str, tuple[bytes, str]], origin: Mapping[str, str] | None = None
 ) -> Page:
     """pictures: PNG bytes and alt text by name; origin: where the predictions come from."""
 
     def shown(name: str) -> list[Picture]:
-        return [Picture(name, *pictures[name], CAPTIONS[name])] if name in pictures else []
+        captions = CAPTIONS if report.num_experts > 1 else CAPTIONS | ALONE
+        return [Picture(name, *pictures[name], captions[name])] if name in pictures else []
 
+    mixed, moments = report.num_experts > 1, _auditors(report)
     sections = [
         Section(
             heading="Reliability",
@@ -58,10 +66,10 @@ def page(
             figures=shown("reliability"),
         ),
         Section(
-            heading="The aggregate and its experts",
+            heading="The aggregate and its experts" if mixed else "The aggregate",
             how="ECE of the population at fixed bins: the usual upward bias is taken off, and an interval "
             "that starts at 0 means that calibrated predictions could look like this.",
-            tables=[_family(report), _experts(report), _against(report)],
+            tables=[_family(report)] + ([_experts(report), _against(report)] if mixed else []),
             figures=shown("experts"),
         ),
     ]
@@ -88,9 +96,10 @@ def page(
     sections.append(
         Section(
             heading="Auditors",
-            how="E[r φ(f) (Y − f)] by expert and confidence. Red: more often right than said; blue: less. "
-            f"No moment can exceed √J = {report.indicators.bound.value:.3f}.",
-            tables=[_auditors(report)],
+            how=f"E[r φ(f) (Y − f)] by {'expert and ' if mixed else ''}confidence. Red: more often right "
+            f"than said; blue: less. No moment can exceed √J = {report.indicators.bound.value:.3f}.",
+            tables=[moments] if moments.rows else [],
+            notes=[] if moments.rows else ["No moment differs from zero."],
             figures=shown("auditors") + shown("hats"),
         )
     )
@@ -103,7 +112,7 @@ def page(
         **(origin or {}),
         "rows": f"{report.rows:,}",
         "classes": str(report.classes),
-        "experts": str(report.num_experts),
+        "experts": str(report.num_experts) if mixed else "none",
         "event": "the predicted class is right" if report.of == "top" else f"the label is {report.of}",
         "bins": str(report.bins),
         "level of the intervals": f"{report.level:g}",
@@ -112,7 +121,8 @@ def page(
     }
     return Page(
         title=f"Calibration audit of {origin['file']}" if origin else "Calibration audit",
-        subtitle=f"{report.rows:,} rows, {report.classes} classes, {report.num_experts} experts",
+        subtitle=f"{report.rows:,} rows, {report.classes} classes"
+        + (f", {report.num_experts} experts" if mixed else ""),
         summary=summary(report),
         sections=sections,
         facts=facts,
@@ -164,7 +174,8 @@ def _family(report: "AuditReport") -> Grid:
         (label("the usual ECE, biased upward", "plain_ece"), *pair(found.plain_ece)),
         (label("the experts' ECE on their views, on average", "experts_ece"), *pair(found.experts_ece)),
     )
-    return Grid("The mixture", headings(("", "what"), ("estimate", "value*")), (rows,))
+    shown = rows if report.num_experts > 1 else rows[:-1]
+    return Grid(f"The {who(report)}", headings(("", "what"), ("estimate", "value*")), (shown,))
 
 
 def _hidden(report: "AuditReport") -> Grid:
@@ -231,7 +242,7 @@ def _auditors(report: "AuditReport") -> Grid:
     for k, j in zip(*np.unravel_index(order, found.moments.shape), strict=True):
         rows.append(
             (
-                label(f"expert {k}", f"expert_{k}"),
+                label(f"expert {k}" if report.num_experts > 1 else "all rows", f"expert_{k}"),
                 number(float(found.nodes[j])),
                 signed(float(found.moments[k, j]), decimals=4),
                 interval(float(found.low[k, j]), float(found.high[k, j])),
@@ -245,5 +256,4 @@ def _auditors(report: "AuditReport") -> Grid:
         ("moment", "moment*"),
         ("normalised", "normalised*"),
     )
-    caption = "The largest moments that differ from zero" if rows else "No moment differs from zero"
-    return Grid(caption, columns, (tuple(rows),))
+    return Grid("The largest moments that differ from zero", columns, (tuple(rows),))

@@ -2,7 +2,7 @@
 
 from calmoe.auditing.cells import headings
 from calmoe.auditing.mending import Compared, Repair
-from calmoe.report.grid import Entry, Grid, interval, label, number, signed
+from calmoe.report.grid import Entry, Grid, decimal, interval, label, number, signed
 from calmoe.report.page import Section
 
 
@@ -35,7 +35,8 @@ def in_short(found: Repair) -> str:
 
 def _told(found: Compared) -> str:
     change = found.change
-    return f"{change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"
+    value, low, high = (decimal(number, 4, "+") for number in (change.value, change.low, change.high))
+    return f"{value} [{low}, {high}]"
 
 
 def table(found: Repair) -> Grid:

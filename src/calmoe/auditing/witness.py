@@ -222,7 +222,8 @@ def _path(tree: object, leaf: int, names: list[str]) -> str:
         if name.endswith("leads"):
             text = f"not {name}" if upper else name
         else:
-            text = f"{name} {'≤' if upper else '>'} {threshold[above]:.3g}"
+            value = f"{threshold[above]:.3g}".replace("-", "−")
+            text = f"{name} {'≤' if upper else '>'} {value}"
         words.setdefault((int(feature[above]), upper), text)  # from the leaf upward: the tightest comes first
         node = above
     told = list(dict.fromkeys(reversed(words.values())))

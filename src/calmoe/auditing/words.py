@@ -11,6 +11,7 @@ from calmoe.auditing.experts import Aggregate
 from calmoe.auditing.moments import ENOUGH
 from calmoe.auditing.witness import Hidden
 from calmoe.metrics.checks import Of
+from calmoe.report.grid import decimal
 from calmoe.report.page import Point
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ def told(found: Estimate) -> str:
     if np.isnan(found.value):
         return "unknown"
     if np.isnan(found.low):
-        return f"{found.value:.3f} (too few rows for an interval)"
+        return f"{decimal(found.value)} (too few rows for an interval)"
     if np.isinf(found.high):
         return f"at least {max(found.low, 0.0):.3f}"
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    return f"{decimal(found.value)} [{decimal(found.low)}, {decimal(found.high)}]"
 
 
 def rate(of: Of) -> str:
@@ -33,18 +34,25 @@ def rate(of: Of) -> str:
     return "accuracy" if of == "top" else f"share of label {of}"
 
 
+def who(report: "AuditReport") -> str:
+    """A model without experts is no mixture."""
+    return "mixture" if report.num_experts > 1 else "model"
+
+
 def summary(report: "AuditReport") -> list[Point]:
     """In short, and then a point a part."""
     points = [Point("In short", _in_short(report))]
     if report.unlike > UNLIKE:
         points.append(Point("Note", _unlike(report)))
-    points.append(Point("Aggregate", _aggregate(report.aggregate, rate(report.of))))
+    points.append(Point("Aggregate", _aggregate(report.aggregate, rate(report.of), who(report))))
     if report.hidden is not None:
         points.append(Point("Hidden miscalibration", _hidden(report.hidden)))
     if report.fragility is not None:
         points.append(Point("Fragility", _fragility(report)))
     points.append(Point("Auditors", _auditors(report)))
-    points.append(Point("Certificates", certificate_page.words(report.certificates, report.level)))
+    points.append(
+        Point("Certificates", certificate_page.words(report.certificates, report.level, who(report)))
+    )
     if report.repair is not None:
         points.append(Point("Repair", repair_page.words(report.repair)))
     if report.target is not None:
@@ -105,8 +113,8 @@ def _unlike(report: "AuditReport") -> str:
     )
 
 
-def _aggregate(found: Aggregate, rate: str) -> str:
-    text = f"the mixture's ECE is {told(found.ece)}, its {rate} {told(found.accuracy)}"
+def _aggregate(found: Aggregate, rate: str, who: str) -> str:
+    text = f"the {who}'s ECE is {told(found.ece)}, its {rate} {told(found.accuracy)}"
     text += f"; on average it is off by {told(found.balance)} ({rate} less confidence)."
     if found.ece.value < abs(found.balance.value):
         text += (
@@ -172,17 +180,18 @@ def _fragility(report: "AuditReport") -> str:
 
 
 def _auditors(report: "AuditReport") -> str:
-    found = report.indicators
+    found, mixed = report.indicators, report.num_experts > 1
     judged = int((~np.isnan(found.low)).sum())
     if not judged:
-        text = f"no expert has {ENOUGH} effective rows in any bin, so that no moment is judged"
+        nobody = f"no expert has {ENOUGH} effective rows in any bin" if mixed else f"no bin has {ENOUGH} rows"
+        text = f"{nobody}, so that no moment is judged"
     else:
-        text = f"{int(found.found.sum())} of {judged} expert-and-bin moments differ from zero"
+        of = "expert-and-bin moments" if mixed else "bins' moments"
+        text = f"{int(found.found.sum())} of {judged} {of} differ from zero"
     if found.found.any():
         k, j = np.unravel_index(np.abs(np.where(found.found, found.moments, 0)).argmax(), found.moments.shape)
-        text += (
-            f"; the largest, {found.moments[k, j]:+.4f}, is expert {k}'s at confidence {found.nodes[j]:.2f}"
-        )
+        whose, largest = f"expert {k}'s " if mixed else "", decimal(found.moments[k, j], 4, "+")
+        text += f"; the largest, {largest}, is {whose}at confidence {found.nodes[j]:.2f}"
         if not np.isnan(found.normalised[k, j]):
-            text += f" (a residual of {found.normalised[k, j]:+.3f} there)"
+            text += f" (a residual of {decimal(found.normalised[k, j], 3, '+')} there)"
     return text + f". The bound √J on every one of them is {told(found.bound)}."

@@ -174,16 +174,16 @@ def count(n: int) -> Entry:
 
 def estimate(mean: float, standard_error: float, bold: bool = False) -> Entry:
     """`0.055 ± 0.001`; the mean alone where there is no standard error."""
-    spread = "" if math.isnan(standard_error) else f" ± {_decimal(standard_error)}"
-    return Entry(_decimal(mean) + spread, (mean, standard_error), bold)
+    spread = "" if math.isnan(standard_error) else f" ± {decimal(standard_error)}"
+    return Entry(decimal(mean) + spread, (mean, standard_error), bold)
 
 
 def number(value: float, decimals: int = 3) -> Entry:
-    return Entry(_decimal(value, decimals), (value,))
+    return Entry(decimal(value, decimals), (value,))
 
 
 def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
-    return Entry(_decimal(value, decimals, "+"), (value,), bold)
+    return Entry(decimal(value, decimals, "+"), (value,), bold)
 
 
 def shortest(value: float) -> str:
@@ -201,7 +201,7 @@ def interval(low: float, high: float, bold: bool = False, missing: str = "–", 
     if math.isnan(low) or math.isnan(high):
         return Entry(missing, (low, high), bold)
     decimals = telling(low, high) if bold else 3
-    return Entry(f"[{_decimal(low, decimals, sign)}, {_decimal(high, decimals, sign)}]", (low, high), bold)
+    return Entry(f"[{decimal(low, decimals, sign)}, {decimal(high, decimals, sign)}]", (low, high), bold)
 
 
 def telling(low: float, high: float) -> int:
@@ -213,8 +213,12 @@ def telling(low: float, high: float) -> int:
     return next((n for n in range(3, 9) if round(low, n) and round(high, n)), 3)
 
 
-def _decimal(value: float, decimals: int = 3, sign: str = "-") -> str:
-    """Three decimals, a true minus sign, none before a zero; a dash for NaN."""
+def decimal(value: float, decimals: int = 3, sign: str = "-") -> str:
+    """Three decimals, a true minus sign, none before a zero; a dash for NaN. sign: "+" shows a plus too.
+
+    >>> decimal(-0.25), decimal(0.25, 1, "+"), decimal(-0.0001)
+    ('−0.250', '+0.2', '0.000')
+    """
     if math.isnan(value):
         return "–"
     return f"{value:{sign if round(value, decimals) else '-'}z.{decimals}f}".replace("-", "−")
