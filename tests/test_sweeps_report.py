@@ -6,15 +6,8 @@ import pytest
 
 from calmoe.errors import InputError
 from calmoe.report.drawing import FULL
-from calmoe.report.sweeps import (
-    eta_gamma,
-    eta_gamma_figure,
-    eta_gamma_table,
-    sweep_caption,
-    sweep_figure,
-    sweep_in_words,
-    sweep_table,
-)
+from calmoe.report.eta_gamma import eta_gamma, eta_gamma_figure, eta_gamma_table
+from calmoe.report.sweeps import sweep_caption, sweep_figure, sweep_in_words, sweep_table
 
 SEEDS = (42, 43, 44)
 

@@ -15,7 +15,7 @@ from calmoe.experiments.records import plan_of
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
-from calmoe.report.sweeps import eta_gamma
+from calmoe.report.eta_gamma import eta_gamma
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics
 

@@ -42,11 +42,12 @@ from calmoe.report import (
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import read_curves, write_curves
 from calmoe.report.drawing import Drawn, draw_all, save
+from calmoe.report.eta_gamma import eta_gamma_figure, eta_gamma_table
 from calmoe.report.examples import domain_examples, examples_figure
 from calmoe.report.figures import draw
 from calmoe.report.page import Picture
 from calmoe.report.published import published, table_of
-from calmoe.report.sweeps import eta_gamma_figure, eta_gamma_table, sweep_caption, sweep_figure
+from calmoe.report.sweeps import sweep_caption, sweep_figure
 
 PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
 SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("accuracy", "ece", "ece_ts")))
