@@ -42,6 +42,18 @@ def write_whole(path: str | Path, data: bytes) -> None:
         stream.write(data)
 
 
+def is_utf8(text: str) -> bool:
+    r"""Whether it can be written: a lone surrogate, as JSON or bytes of another encoding leave it, cannot.
+
+    >>> is_utf8("café"), is_utf8("\ud800")
+    (True, False)
+    """
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def legible(path: str | Path) -> str:
     r"""A path, or a command with paths, as text for pages and terminals: bytes that are not UTF-8 escaped.
 

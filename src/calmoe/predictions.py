@@ -16,7 +16,7 @@ from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor
 from calmoe.errors import InputError, about
-from calmoe.files import write_whole
+from calmoe.files import is_utf8, write_whole
 from calmoe.formats import FORMAT, Table, read_table
 from calmoe.mixture import MixtureOutput, combine
 
@@ -165,13 +165,11 @@ class Predictions:
                     f'group column "{name}" must hold {n} booleans, numbers or strings, not shape '
                     f"{list(column.shape)} of {column.dtype}"
                 )
-            try:
-                "".join([name, *(column.tolist() if column.dtype.kind == "U" else ())]).encode()
-            except UnicodeEncodeError:
+            if not is_utf8("".join([name, *(column.tolist() if column.dtype.kind == "U" else ())])):
                 raise InputError(
                     f"group column {name!a} holds half of a surrogate pair, which is no character: "
                     "write the text again as UTF-8"
-                ) from None
+                )
 
 
 def _check_shapes(parts: dict[str, Tensor]) -> None:

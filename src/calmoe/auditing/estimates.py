@@ -181,12 +181,12 @@ def binned_gap(
 
     noise: as in `binned_means`.
     """
-    return at_most_one(total_gap(*binned_means(residual, index, bins, weights, noise), level))
+    return ece_from(*binned_means(residual, index, bins, weights, noise), level)
 
 
-def at_most_one(found: Estimate) -> Estimate:
-    """An ECE: no |D| exceeds 1."""
-    return within(found, 0.0, 1.0)
+def ece_from(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95) -> Estimate:
+    """As `total_gap`, of an ECE: it lies in [0, 1]."""
+    return within(total_gap(gaps, covariance, level), 0.0, 1.0)
 
 
 def within(found: Estimate, lowest: float, highest: float) -> Estimate:

@@ -13,7 +13,7 @@ from scipy.fft import dct
 from scipy.sparse import csr_array
 
 from calmoe.auditing.configurations import CHUNK, Configurations
-from calmoe.auditing.estimates import RARE, Estimate, at_most_one, total_gap
+from calmoe.auditing.estimates import RARE, Estimate, ece_from
 from calmoe.metrics import smooth_ece
 from calmoe.metrics.binned import subtract_label, width_bins
 from calmoe.predictions import Predictions
@@ -70,7 +70,7 @@ def celled_gap(
     scale = np.divide(np.sqrt(safe), found, out=np.zeros_like(found), where=found > 0)
     covariance *= np.outer(scale, scale)  # correlations of some rows, variances of all
     np.fill_diagonal(covariance, safe)
-    return at_most_one(total_gap(gaps, covariance / rows, level))
+    return ece_from(gaps, covariance / rows, level)
 
 
 def classwise(predictions: Predictions, *, bins: int = 15, level: float = 0.95) -> Estimate:
@@ -140,7 +140,7 @@ def smooth(
     squares += 0.05 * on_grid(np.ones(n)) / n  # one imagined row
     gaps = kernel @ on_grid(residual) / n
     covariance = (kernel * squares) @ kernel.T / n**2 - np.outer(gaps, gaps) / n
-    return at_most_one(total_gap(gaps, covariance, level))
+    return ece_from(gaps, covariance, level)
 
 
 def smoothing(bandwidth: float) -> np.ndarray:

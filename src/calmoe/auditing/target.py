@@ -17,12 +17,11 @@ from calmoe.auditing.doubly_robust import Learned, learn, predicted_mean
 from calmoe.auditing.estimates import (
     NONE,
     Estimate,
-    at_most_one,
     binned_gap,
+    ece_from,
     mean,
     predicted_gaps,
     proportion,
-    total_gap,
     within,
 )
 from calmoe.auditing.losses import RANGES, losses_of
@@ -244,7 +243,7 @@ def _binned(
         half = float(ndtri((1 + level) / 2)) * np.sqrt(np.diag(errors)) / share
     right = confidence + gap
     return {
-        "ece": at_most_one(total_gap(gaps, covariance, level)),
+        "ece": ece_from(gaps, covariance, level),
         "share": share,
         "confidence": confidence,
         "right": np.clip(right, 0, 1),

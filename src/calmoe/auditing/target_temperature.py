@@ -13,7 +13,7 @@ import torch
 from scipy.special import ndtri
 
 from calmoe.auditing.density import FOLDS, DensityRatio
-from calmoe.auditing.estimates import NONE, Estimate, at_most_one, predicted_gaps, total_gap
+from calmoe.auditing.estimates import NONE, Estimate, ece_from, predicted_gaps
 from calmoe.calibration import CalibrationWarning, Temperature
 from calmoe.metrics.binned import width_bins
 from calmoe.metrics.checks import Of
@@ -63,7 +63,7 @@ def tempered(
     final = _fit(logs, labels, even)
     return Tempered(
         temperature=_interval(final, logs, labels, even, level),
-        ece=at_most_one(total_gap(gaps, covariance, level)),
+        ece=ece_from(gaps, covariance, level),
     )
 
 

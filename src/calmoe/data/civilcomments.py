@@ -17,6 +17,7 @@ from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 from calmoe.data.text import check_classes, token_ids
 from calmoe.errors import InputError
+from calmoe.files import is_utf8
 
 FILE, WILDS = "all_data_with_identities.csv", "civilcomments_v1.0"
 GET_IT = "get WILDS' civilcomments_v1.0 (docs/text.md says where)"
@@ -117,7 +118,7 @@ def read_comments(path: Path) -> Comments:
             text, split = header.index(TEXT), header.index(SPLIT)
             places = [(name, header.index(name)) for name in NUMBERS]
             for row in filter(None, rows):
-                if not _utf8(row):
+                if not is_utf8("".join(row)):
                     raise InputError("it is not UTF-8: save the file as UTF-8")
                 if len(row) != len(header):
                     raise InputError(
@@ -145,7 +146,7 @@ def read_comments(path: Path) -> Comments:
 
 def _check_header(header: list[str]) -> None:
     """All columns must be there, by name; in which order, and which others, does not matter."""
-    if not _utf8(header):
+    if not is_utf8("".join(header)):
         raise InputError("it is not UTF-8: save the file as UTF-8")
     needed = (TEXT, SPLIT, *NUMBERS)
     if twice := [name for name in needed if header.count(name) > 1]:
@@ -157,15 +158,6 @@ def _check_header(header: list[str]) -> None:
         if TEXT in ",".join(header).split(separator):
             raise InputError(f"its columns are separated by {called}: save it with commas")
     raise InputError(f"no column {', '.join(missing)}; docs/text.md tells what each holds")
-
-
-def _utf8(row: list[str]) -> bool:
-    """Whether the row's bytes were UTF-8: others were read as lone surrogates, which have no bytes."""
-    joined = "".join(row)
-    try:
-        return joined.isascii() or bool(joined.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def _score(name: str, value: str) -> float:

@@ -20,6 +20,7 @@ import torch
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.text import check_classes, token_ids
 from calmoe.errors import InputError
+from calmoe.files import is_utf8
 
 POSTS, DIVISIONS = "dataset.json", "post_id_divisions.json"  # the official two files
 LINES = "hatexplain.jsonl"  # or one: a line of JSON a post
@@ -166,7 +167,7 @@ def _post(place: str, text: Any, split: Any, labels: Any, targets: Any) -> Post:
             raise InputError(f"{place}: {name} must {may}, not {_shown(value)}")
 
     check(isinstance(text, str), "text", text, "be a string")
-    check(_whole(text), "text", text, CHARACTERS)
+    check(is_utf8(text), "text", text, CHARACTERS)
     check(split in (None, *SPLITS), "split", split, f"be one of {', '.join(SPLITS)}, or null to leave it out")
     known = _words(labels) and labels and set(labels) <= set(LABELS)
     check(known, "labels", labels, f"list a word for each annotator, all of {', '.join(LABELS)}")
@@ -177,20 +178,12 @@ def _post(place: str, text: Any, split: Any, labels: Any, targets: Any) -> Post:
         targets,
         "list each annotator's list of communities, or be [] for none at all",
     )
-    check(all(_whole(name) for names in targets for name in names), "targets", targets, CHARACTERS)
+    check(all(is_utf8(name) for names in targets for name in names), "targets", targets, CHARACTERS)
     return Post(text=text, split=split or "", labels=tuple(labels), targets=tuple(map(frozenset, targets)))
 
 
 def _words(value: Any) -> bool:
     return isinstance(value, list) and all(type(word) is str for word in value)
-
-
-def _whole(text: str) -> bool:
-    """Whether all of it are characters: JSON may hold halves of surrogate pairs, which no tokenizer reads."""
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def _shown(value: Any) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from calmoe.data.decoding import SUFFIXES
 from calmoe.errors import InputError
+from calmoe.files import is_utf8, legible
 
 Layout = dict[str, dict[str, list[Path]]]
 """Images by domain and class, all in order; a class that a domain lacks is not there."""
@@ -79,7 +80,7 @@ def _files_passed_over(root: Path, layout: Layout) -> Iterator[str]:
 
 def _told(root: Path, files: Sequence[Path], why: str) -> Iterator[str]:
     if files:
-        name = os.fsencode(files[0].relative_to(root)).decode(errors="backslashreplace")
+        name = legible(files[0].relative_to(root))
         many = (
             f"1 file passed over, {name}"
             if len(files) == 1
@@ -105,12 +106,10 @@ def _folders(folder: Path) -> list[Path]:
     """Visible folders by name; the names go into results and reports, which are UTF-8."""
     found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     for path in found:
-        try:
-            path.name.encode()
-        except UnicodeEncodeError:
+        if not is_utf8(path.name):
             raise InputError(
                 f"{folder} has a folder whose name is not UTF-8, {os.fsencode(path.name)!r}: rename it"
-            ) from None
+            )
     return found
 
 
