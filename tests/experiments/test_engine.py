@@ -239,6 +239,20 @@ def test_a_time_limit_stops_cleanly_and_the_next_run_goes_on(reference, tiny, qu
     assert contents(tmp_path) == contents(reference)
 
 
+def test_a_time_limit_counts_the_loading_of_data(tiny, quiet, tmp_path, monkeypatch):
+    clock = [0.0]
+    genuine = load_dataset
+
+    def slow_load(*arguments, **options):
+        clock[0] += 60
+        return genuine(*arguments, **options)
+
+    monkeypatch.setattr(engine, "load_dataset", slow_load)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    assert run(tiny, tmp_path / "short", time_limit=59, console=quiet).exit_code == 3
+    assert run(tiny, tmp_path / "long", time_limit=61, console=quiet).exit_code == 0
+
+
 def test_a_diverged_method_does_not_stop_the_others(tiny, quiet, tmp_path, monkeypatch):
     genuine = Trainer.train
 

@@ -1,6 +1,8 @@
 """Running a spec: plan, train what is missing, judge the predictions, show the table."""
 
 import json
+import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -68,6 +70,7 @@ def run(
 
     With a sweep, every value of its setting is a run of its own, in one folder.
     """
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     console, folder = console or make_console(), RunFolder(out)
     if sweep is not None:
         sweep.variants(spec)  # bad values are refused before anything is written
@@ -91,7 +94,7 @@ def run(
                     "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's"
                 )
             _tell(folder.add_session(describe(where)), console)
-            watcher = Watcher(console, sum(node.epochs for node in missing), time_limit, events)
+            watcher = Watcher(console, sum(node.epochs for node in missing), deadline, events)
             trainer = Trainer(dataset, spec.model, spec.training, where)
             try:
                 with watcher:

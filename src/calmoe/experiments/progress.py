@@ -21,11 +21,11 @@ class Watcher:
     """Shows epochs as they pass, and ends the run when its time is up."""
 
     def __init__(
-        self, console: Console, total: int, time_limit: float | None = None, events: "Events | None" = None
+        self, console: Console, total: int, deadline: float = math.inf, events: "Events | None" = None
     ) -> None:
         self.console = console
         self.events = events
-        self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        self.deadline = deadline  # by time.monotonic
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         self.bar = Progress(*columns, console=console) if console.is_terminal else None
         self.task = self.bar.add_task("epochs", total=total) if self.bar else None
