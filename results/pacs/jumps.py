@@ -72,7 +72,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             values = [row[name] for row in own]
             cells.append(f"{mean(values):.3f} ({min(values):.3f} to {max(values):.3f})")
         print(f"| {METHODS[method]} | {len(own)} | {' | '.join(cells)} |")
-    for chosen in (COMPARABLE, ("robust",)):
+    for chosen in (COMPARABLE, *((method,) for method in COMPARABLE)):
         own = [row for row in rows if row["method"] in chosen]
         for name in columns[2:]:
             rank = spearmanr([row["highest_loss"] for row in own], [row[name] for row in own]).statistic

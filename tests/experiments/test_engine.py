@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
-from calmoe.experiments import engine, environment
+from calmoe.experiments import engine, environment, progress
 from calmoe.experiments.engine import run, show_plan
 from calmoe.experiments.methods import METHODS
 from calmoe.experiments.plan import leaves
@@ -248,7 +249,8 @@ def test_a_time_limit_counts_the_loading_of_data(tiny, quiet, tmp_path, monkeypa
         return genuine(*arguments, **options)
 
     monkeypatch.setattr(engine, "load_dataset", slow_load)
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    for module in (engine, progress):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     assert run(tiny, tmp_path / "short", time_limit=59, console=quiet).exit_code == 3
     assert run(tiny, tmp_path / "long", time_limit=61, console=quiet).exit_code == 0
 
