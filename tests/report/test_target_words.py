@@ -6,11 +6,12 @@ TITLES = {"photo": "Photo", "sketch": "Sketch"}
 ONE, LOWER, HIGHER, AROUND = (0.30, 0.32, 0.31), (0.20, 0.221, 0.21), (0.40, 0.421, 0.41), (0.20, 0.42, 0.31)
 
 
-def rows(method, ece=ONE, nll=ONE, accuracy=ONE, targets=TITLES):
-    """The same values on every target, one a seed."""
+def rows(method, ece=ONE, nll=ONE, accuracy=ONE, targets=TITLES, raw=ONE):
+    """The same values on every target, one a seed; `raw`: ECE and NLL without a temperature."""
     return [
         {"method": method, "seed": 42 + i, "protocol": "corrected", "target": target, "n": 1500}
         | {"ece_ts": ece[i], "nll_ts": nll[i], "accuracy": accuracy[i], "temperature_status": "optimum"}
+        | {"ece": raw[i], "nll": raw[i]}
         for target in targets
         for i in range(len(ece))
     ]
@@ -79,6 +80,16 @@ def test_the_question_gives_every_difference_with_its_interval():
         in told
     )
     assert "accuracy +0.100 [+0.099, +0.102], higher (better) (3 seeds)." in told
+
+
+def test_training_is_held_against_the_temperature_it_might_replace():
+    vanilla = rows("vanilla", ece=LOWER, nll=HIGHER, raw=HIGHER)
+    told = words(vanilla + rows("robust", ece=HIGHER, nll=LOWER, raw=ONE))["Instead of a temperature"]
+    assert "Robust methods as trained, less Vanilla MoE after its temperature" in told
+    assert "Robust MoE: ECE +0.100 [+0.098, +0.101], higher (worse); NLL −0.100 [" in told
+    assert told.endswith("lower (better) (3 seeds).")
+    one = rows("vanilla", ece=ONE[:1]) + rows("robust", ece=ONE[:1])
+    assert "Instead of a temperature" not in words(one, seeds=(42,))
 
 
 def test_methods_that_are_not_robust_are_not_the_answer():

@@ -22,6 +22,8 @@ from calmoe.report.targets import MEAN, compare_by_target, mean_over_targets, pa
 ROBUST = (*FAMILIES[1], *FAMILIES[2])  # trained against a shift
 JUDGED = {"ece_ts": "ECE+TS", "nll_ts": "NLL+TS"}  # the lower, the better
 COLUMNS = (*JUDGED, "accuracy")
+AS_TRAINED = {"ece": "ECE", "nll": "NLL"}
+NAMES = {**JUDGED, **AS_TRAINED, "accuracy": "accuracy"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,7 @@ def targets_in_words(rows: Rows, asked: AskedTargets) -> list[Point]:
         Point("What was done", _done(own, asked)),
         Point("The question", _question(asked), _methods_told(differences[MEAN], own)),
         Point("The answer", _answer(differences[MEAN])),
+        Point("Instead of a temperature", *_as_trained(own, asked)),
         Point("By target", "", _by_target(differences, asked)),
         Point("Beside the paper", _beside(own, asked)),
         Point("Uncertain", "", _uncertain(own, asked, differences)),
@@ -89,13 +92,12 @@ def _methods_told(differences: Sequence[PairedDifference], own: Rows) -> list[st
 def _method_told(of: Sequence[PairedDifference]) -> str:
     parts = []
     for d in of:
-        name = JUDGED.get(d.column, "accuracy")
         better = {-1: "lower", 1: "higher"}
         verdict = {None: "interval unknown", 0: "no evidence of a difference"}.get(side(d))
         if verdict is None:
-            good = side(d) == (-1 if d.column in JUDGED else 1)
+            good = side(d) == (1 if d.column == "accuracy" else -1)
             verdict = f"{better[side(d) or 0]} ({'better' if good else 'worse'})"
-        parts.append(f"{name} {told_difference(d)}, {verdict}")
+        parts.append(f"{NAMES[d.column]} {told_difference(d)}, {verdict}")
     return f"{'; '.join(parts)} ({many(max(d.n for d in of), 'seed')})."
 
 
@@ -128,6 +130,23 @@ def _answer(differences: Sequence[PairedDifference]) -> str:
     unjudged = [m for m in found if m not in judged]
     told += [f"Not judged, for want of seeds: {method_titles(unjudged)}."] if unjudged else []
     return " ".join(told)
+
+
+def _as_trained(own: Rows, asked: AskedTargets) -> tuple[str, list[str]]:
+    """Robust methods without a temperature, less the baseline with one."""
+    scaled = [
+        {**row, **{column: row[f"{column}_ts"] for column in AS_TRAINED}}
+        if row["method"] == BASELINE
+        else row
+        for row in own
+    ]
+    differences = paired_by_target(scaled, asked.protocol, asked.titles, BASELINE, tuple(AS_TRAINED))[MEAN]
+    told = _methods_told([d for d in differences if side(d) is not None], [])
+    question = (
+        f"Does the training do what a temperature does? Robust methods as trained, less {METHODS[BASELINE]} "
+        "after its temperature, of the same mean."
+    )
+    return (question, told) if told else ("", [])
 
 
 def _rest(methods: Sequence[str], judged: Mapping[str, Mapping[str, int | None]], other: str) -> str:
