@@ -90,6 +90,11 @@ def test_without_a_hard_subset_the_ece_is_drawn():
     ]
 
 
+def test_a_sweeps_table_has_no_column_without_a_value():
+    titles = [heading.title for heading in sweep_table(sweep(hard=False), "corrected").headings]
+    assert titles == ["η", "Seeds", "Accuracy", "ECE", "ECE+TS", "NLL+TS", "Brier+TS"]
+
+
 @pytest.mark.parametrize(("hard", "title", "told"), [(True, "hard ECE", "0.100"), (False, "ECE", "0.050")])
 def test_words_and_caption_tell_of_the_error_that_is_drawn(hard, title, told):
     rows = sweep(hard=hard)

@@ -100,6 +100,22 @@ def test_accuracy_is_best_when_high_and_all_else_when_low():
         assert (low.bold, high.bold) == (("accuracy" not in column), ("accuracy" in column))
 
 
+def test_a_mean_of_fewer_seeds_is_never_bold_and_takes_nothing_from_the_best():
+    lucky = rows("robust", accuracy=[0.8, 0.8, 0.8], ece=[0.01, 0.01, None], nll=[0.2, 0.2, 0.2])
+    others = [
+        *rows("vanilla", accuracy=[0.7, 0.7, 0.7], ece=[0.05, 0.06, 0.07], nll=[0.2004, 0.2, 0.2]),
+        *rows("fgr", accuracy=[0.9, 0.9], ece=[0.06, 0.06], nll=[0.1, 0.1]),
+    ]
+    grid = main_table(summarise([*lucky, *others], "published"), ("accuracy", "ece", "nll"), "x")
+    assert {row[0].text: [entry.bold for entry in row[2:]] for row in grid.rows} == {
+        "Vanilla MoE": [False, True, True],  # 0.06 of three seeds; a tie to three decimals
+        "FGR": [False, False, False],
+        "Robust MoE": [True, False, True],
+    }
+    assert grid.caption == "x; a mean of fewer seeds than another in its column is never in bold"
+    assert main_table(summarise(lucky, "published"), caption="x").caption == "x"
+
+
 def test_comparison_of_a_target_and_of_no_run():
     assert len(compare([], "pacs_sketch")) == 21
     with pytest.raises(InputError, match="no table for 'digits'"):
@@ -143,24 +159,25 @@ def main():
 
 def test_main_table_in_markdown():
     assert main().markdown() == (
-        "50 % ± x\n\n"
+        "50 % ± x; a mean of fewer seeds than another in its column is never in bold\n\n"
         "| Method | Seeds | Accuracy | ECE | Hard ECE |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
         "| Vanilla MoE | 2 | **0.930 ± 0.010** | **0.055 ± 0.005** | – |\n"
         "| Robust MoE | 2 | 0.910 ± 0.010 | 0.080 ± 0.010 | – |\n"
-        "| mine\\|own | 1 | 0.910 | **0.055** | – |\n"
+        "| mine\\|own | 1 | 0.910 | 0.055 | – |\n"
     )
 
 
 def test_main_table_in_latex():
     assert main().latex() == (
-        "\\begin{table}\n\\centering\n\\caption{50 \\% $\\pm$ x}\n"
+        "\\begin{table}\n\\centering\n\\caption{50 \\% $\\pm$ x"
+        "; a mean of fewer seeds than another in its column is never in bold}\n"
         "\\begin{tabular}{lrrrr}\n\\toprule\n"
         "Method & Seeds & Accuracy & ECE & Hard ECE \\\\\n\\midrule\n"
         "Vanilla MoE & $2$ & $\\mathbf{0.930 \\pm 0.010}$ & $\\mathbf{0.055 \\pm 0.005}$ & -- \\\\\n"
         "\\midrule\n"
         "Robust MoE & $2$ & $0.910 \\pm 0.010$ & $0.080 \\pm 0.010$ & -- \\\\\n\\midrule\n"
-        "mine$|$own & $1$ & $0.910$ & $\\mathbf{0.055}$ & -- \\\\\n"
+        "mine$|$own & $1$ & $0.910$ & $0.055$ & -- \\\\\n"
         "\\bottomrule\n\\end{tabular}\n\\end{table}\n"
     )
 

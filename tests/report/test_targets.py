@@ -82,7 +82,14 @@ def test_a_seed_without_a_target_is_left_out_of_the_mean_alone():
         "Mean over targets Seeds": "2",
         "Mean over targets ECE+TS": "0.150 ± 0.030",
     }
-    assert [entry.bold for entry in grid.rows[1]] == [False, False, True, True, False, True]
+    assert [[entry.bold for entry in row] for row in grid.rows] == [
+        [False, False, False, True, False, True],
+        [False, False, True, False, False, False],  # of fewer seeds on Sketch and in the mean
+    ]
+    assert grid.caption.endswith("; a mean of fewer seeds than another in its column is never in bold")
+    whole = targets_table([*VANILLA, *ROBUST], "corrected", TITLES, ["ece_ts"])
+    assert [entry.bold for entry in whole.rows[1]] == [False, False, True, True, False, True]
+    assert whole.caption.endswith("best in bold")
 
 
 def test_a_value_that_one_target_lacks_has_no_mean():

@@ -33,7 +33,7 @@ from calmoe.experiments.records import (
 from calmoe.experiments.spec import RunSpec, from_table, run_title
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
-from calmoe.report import PAPER_COLUMNS, Grid, main_table, summarise
+from calmoe.report import PAPER_COLUMNS, Grid, known_columns, main_table, summarise
 from calmoe.report.summary import many
 from calmoe.report.sweeps import SETTINGS, sweep_table
 from calmoe.training import Diverged, Trainer, check_model, check_together
@@ -268,8 +268,7 @@ def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -
     if "value" in rows[0]:
         return sweep_table(rows, protocol, f"{dataset}, sweep of {SETTINGS[rows[0]['setting']]}, {title}")
     summary = summarise(rows, protocol)
-    known = {column for cells in summary.values() for column, cell in cells.items() if cell.n}
-    columns = [column for column in (*PAPER_COLUMNS, "nll_ts", "brier_ts") if column in known]
+    columns = known_columns(summary, (*PAPER_COLUMNS, "nll_ts", "brier_ts"))
     return main_table(summary, columns, f"{dataset}, {title}")
 
 

@@ -34,6 +34,7 @@ from calmoe.report import (
     compare,
     comparison_table,
     is_published,
+    known_columns,
     main_table,
     paired,
     paired_table,
@@ -65,10 +66,12 @@ def tables(sources: Sources) -> dict[str, Grid]:
             caption = (
                 f"{dataset}, {protocol} protocol; proper scores, and the worst group of at least 30 rows"
             )
-            grids[f"{protocol}-scores"] = main_table(summarise(rows, protocol), SCORES, caption)
+            summary = summarise(rows, protocol)
+            grids[f"{protocol}-scores"] = main_table(summary, known_columns(summary, SCORES), caption)
     for protocol in protocols:
         if any(row["method"] == "vanilla" for row in rows):
-            differences = paired(rows, protocol, columns=PAIRED)
+            columns = known_columns(summarise(rows, protocol), PAIRED)
+            differences = paired(rows, protocol, columns=columns)
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)
     if rows and "published" in protocols and is_published(paper):

@@ -25,6 +25,7 @@ from calmoe.report.tables import (
     PAPER_COLUMNS,
     Cell,
     Rows,
+    known_columns,
     main_table,
     method_entry,
     summarise,
@@ -82,9 +83,10 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
     setting, found = setting_of(rows), by_value(rows, protocol)
     title = SETTINGS[setting]
     heading = title if setting == "eta" else title.capitalize()
+    summary = {f"{method} {value}": cells for method, of in found.items() for value, cells in of.items()}
     grid = main_table(
-        {f"{method} {value}": cells for method, of in found.items() for value, cells in of.items()},
-        (*PAPER_COLUMNS, "nll_ts", "brier_ts"),
+        summary,
+        known_columns(summary, (*PAPER_COLUMNS, "nll_ts", "brier_ts")),
         caption or f"Sweep of {title}, {protocol} protocol; mean ± standard error over seeds, best in bold",
     )
     entries = iter(grid.rows)

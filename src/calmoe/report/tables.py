@@ -149,6 +149,7 @@ def _paired(method: str, baseline: str, column: str, a: Seeds, b: Seeds) -> Pair
     return PairedDifference(method, baseline, column, mean, low, high, error, len(pairs))
 
 
+NEVER_BOLD = "; a mean of fewer seeds than another in its column is never in bold"
 METHOD, METRIC, SEEDS = (Heading(title, (title.lower(),)) for title in ("Method", "Metric", "Seeds"))
 
 
@@ -157,19 +158,19 @@ def main_table(
     columns: Sequence[str] = PAPER_COLUMNS,
     caption: str = "Mean ± standard error over seeds, best in bold",
 ) -> Grid:
-    """One row a method, one column a metric; the best of each column in bold, with ties at three decimals."""
-    best = {column: best_mean(summary, column) for column in columns}
+    """One row a method, one column a metric; the `best_methods` of each column in bold."""
+    best = {column: best_methods(summary, column) for column in columns}
 
     def row(method: str) -> tuple[Entry, ...]:
         cells = {column: summary[method].get(column, MISSING) for column in columns}
         estimates = [
-            estimate(cell.mean, cell.standard_error, bold=round(cell.mean, 3) == best[column])
+            estimate(cell.mean, cell.standard_error, bold=method in best[column])
             for column, cell in cells.items()
         ]
         return (method_entry(method), seeds_entry(cells.values()), *estimates)
 
     return Grid(
-        caption,
+        caption + (NEVER_BOLD if any(uneven(summary, column) for column in columns) else ""),
         (METHOD, SEEDS, *(Heading(column_title(column), (column, f"{column}_se")) for column in columns)),
         tuple(tuple(map(row, family)) for family in families(summary)),
     )
@@ -224,10 +225,32 @@ def seeds_entry(cells: Iterable[Cell]) -> Entry:
     return count(high) if low == high else label(f"{low}–{high}", f"{low}-{high}")
 
 
-def best_mean(summary: Summary, column: str) -> float:
-    """The best mean to three decimals; NaN, which nothing equals, for a column with no best."""
-    means = [cells[column].mean for cells in summary.values() if column in cells and cells[column].n]
-    return round(COLUMNS[column][1](means), 3) if means and column in COLUMNS else math.nan
+def known_columns(summary: Summary, columns: Iterable[str]) -> list[str]:
+    """Those of which some method has a value."""
+    return [column for column in columns if _known(summary, column)]
+
+
+def best_methods(summary: Summary, column: str) -> set[str]:
+    """Those of the best mean, to three decimals, among the methods with the most seeds in this column.
+
+    A mean of fewer seeds may be lucky: it is not the best, and takes nothing from the best.
+    """
+    cells = _known(summary, column)
+    if not cells or column not in COLUMNS:
+        return set()
+    most = max(cell.n for cell in cells.values())
+    means = {method: round(cell.mean, 3) for method, cell in cells.items() if cell.n == most}
+    best = COLUMNS[column][1](means.values())
+    return {method for method, mean in means.items() if mean == best}
+
+
+def uneven(summary: Summary, column: str) -> bool:
+    """Whether some method has fewer seeds in this column than another."""
+    return len({cell.n for cell in _known(summary, column).values()}) > 1
+
+
+def _known(summary: Summary, column: str) -> dict[str, Cell]:
+    return {method: of[column] for method, of in summary.items() if column in of and of[column].n}
 
 
 def by_method(

@@ -16,13 +16,14 @@ from calmoe.report.tables import (
     METHOD,
     METRIC,
     MISSING,
+    NEVER_BOLD,
     SEEDS,
     Cell,
     PairedDifference,
     Row,
     Rows,
     Summary,
-    best_mean,
+    best_methods,
     column_title,
     families,
     method_entry,
@@ -30,6 +31,7 @@ from calmoe.report.tables import (
     paired,
     seeds_entry,
     summarise,
+    uneven,
 )
 
 PAPER = ("accuracy", "ece", "ece_ts")  # of PACS, in its table
@@ -91,12 +93,12 @@ def targets_table(
     titles: by target what its block is called, in order.
     """
     summaries = {target: summarise(of, protocol) for target, of in by_target(rows, titles).items()}
-    best = {(t, c): best_mean(summary, c) for t, summary in summaries.items() for c in columns}
+    best = {(t, c): best_methods(summary, c) for t, summary in summaries.items() for c in columns}
 
     def row(method: str) -> tuple[Entry, ...]:
         found = {(t, c): _cell(summaries[t], method, c) for t, c in best}
         entries = {
-            at: estimate(cell.mean, cell.standard_error, bold=round(cell.mean, 3) == best[at])
+            at: estimate(cell.mean, cell.standard_error, bold=method in best[at])
             for at, cell in found.items()
         }
         apart = [entries[t, c] for t in titles for c in columns]
@@ -115,7 +117,8 @@ def targets_table(
     ]
     means = [Heading(column_title(c), (f"{MEAN}_{c}", f"{MEAN}_{c}_se"), MEAN_TITLE) for c in columns]
     return Grid(
-        caption or "Mean ± standard error over seeds, by target, best in bold",
+        (caption or "Mean ± standard error over seeds, by target, best in bold")
+        + (NEVER_BOLD if any(uneven(summaries[t], c) for t, c in best) else ""),
         (METHOD, SEEDS, *blocks, Heading("Seeds", (f"{MEAN}_seeds",), MEAN_TITLE), *means),
         tuple(tuple(map(row, family)) for family in families(methods)),
     )
