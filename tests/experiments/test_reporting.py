@@ -2,6 +2,7 @@ import json
 import math
 import shlex
 import shutil
+import statistics
 
 import pytest
 
@@ -25,6 +26,12 @@ def undrawn(monkeypatch):
 
 def page_of(run, to):
     return write_report([run], to).page.read_text()
+
+
+def history_of(path, method, seed):
+    folder = RunFolder(path)
+    (node,) = [r.node for r in expected(folder, folder.record()) if (r.method, r.seed) == (method, seed)]
+    return json.loads((folder.node(node) / "history.json").read_bytes())[1:]  # after the warm-up
 
 
 def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
@@ -172,6 +179,13 @@ def test_a_later_folder_replaces_models_and_adds_its_own(finished, tiny, quiet, 
     shown = json.loads((tmp_path / "report" / "examples.json").read_text())["images"][0]["methods"]
     assert list(shown) == ["single", "vanilla", "fgr", "robust"]
     assert "Single Expert: 1 seed of 2 not finished (43)." in page
+    timing = json.loads((tmp_path / "report" / "timing.json").read_text())
+    epochs = {method: of["epochs"] for method, of in timing.items()}
+    assert epochs == {"single": 3, "vanilla": 2 * 2, "fgr": 2 * 2, "robust": 2 * 2}  # two after the warm-up
+    found = [(finished, "robust", 42), (later, "robust", 43)]
+    seconds = [entry["seconds"] for model in found for entry in history_of(*model)]
+    assert len(seconds) == 4
+    assert timing["robust"]["median_epoch_seconds"] == round(statistics.median(seconds), 4)
 
 
 def test_a_sweep_that_was_stopped_says_what_is_missing(swept, undrawn, tmp_path):

@@ -118,14 +118,18 @@ def _kept(found: dict[str, Any], path: Path) -> dict[str, Any]:
     return found
 
 
-def timing(source: Source) -> dict[str, dict[str, float]]:
-    """By trained method: the median seconds of an epoch after the warm-up, and over how many epochs."""
-    folder = RunFolder(source.path)
+def timing(runs: Sequence[Source]) -> dict[str, dict[str, float]]:
+    """By trained method: the median seconds of an epoch after the warm-up, and over how many epochs.
+
+    Over all seeds in all folders; of a model that a later folder replaces, that folder's.
+    """
     seconds: dict[str, list[float]] = defaultdict(list)
-    for _, method, _, node, done in expected(folder, source.record):
-        if done and method == node.method:
-            history = json.loads((folder.node(node) / HISTORY).read_bytes())
-            seconds[method] += [entry["seconds"] for entry in history if "seconds" in entry]
+    for run in runs:
+        folder = RunFolder(run.path)
+        for _, method, seed, node, done in expected(folder, run.record):
+            if done and method == node.method and (method, seed) in run.trained:
+                history = json.loads((folder.node(node) / HISTORY).read_bytes())
+                seconds[method] += [entry["seconds"] for entry in history if "seconds" in entry]
     return {
         method: {"median_epoch_seconds": round(statistics.median(times), 4), "epochs": len(times)}
         for method, times in sorted(seconds.items())
@@ -185,7 +189,7 @@ def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Writ
     missing |= unsaved
     if sources.runs:
         _write_rows(to / RESULTS, sources.rows)
-        write_json(to / "timing.json", timing(sources.runs[0]))
+        write_json(to / "timing.json", timing(sources.runs))
     for setting, sweep in sources.sweeps.items():
         _write_rows(to / f"sweep_{setting}.jsonl", sweep.rows)
     write_whole(to / "report.html", run_page(sources, grids, pictures, missing).html().encode())
