@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.collections import PolyCollection
 from scipy import stats
 
 from calmoe.report.drawing import by_method
@@ -75,6 +76,17 @@ def test_levels_draw_accuracy_with_wilsons_bars_and_both_confidences(curves):
     by_dash = {line.get_ls(): line.get_ydata() for line in axes.lines}
     assert list(by_dash["--"]) == pytest.approx([level["confidence"] for level in raw])
     assert list(by_dash[":"]) == pytest.approx([level["confidence"] for level in scaled])
+
+
+def test_the_levels_bands_are_standard_errors_over_seeds(curves):
+    vanilla = by_method(curves)["vanilla"]
+    axes = levels(vanilla).figure.axes[0]
+    raw, _ = [shade for shade in axes.collections if isinstance(shade, PolyCollection)]
+    found = [[g["confidence"] for g in c["raw"]["groups"]["agreement_level"].values()] for c in vanilla]
+    heights = raw.get_paths()[0].vertices[:, 1]
+    mean, error = np.mean(found, axis=0), stats.sem(found)
+    assert heights.max() == pytest.approx((mean + error).max())
+    assert heights.min() == pytest.approx((mean - error).min())
 
 
 def test_groups_draw_means_and_standard_errors_and_name_the_worst(curves):

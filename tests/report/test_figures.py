@@ -3,6 +3,7 @@ import warnings
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import stats
 
 from calmoe.errors import InputError
 from calmoe.report.drawing import FULL, Drawn, by_method, draw_all, looks, new_figure, over_seeds, save
@@ -121,6 +122,37 @@ def test_frontier_marks_the_chosen_and_the_raw_point(curves):
 def test_a_method_with_fewer_seeds_says_so(curves):
     shown = [text.get_text() for text in frontier(curves[:-1]).figure.legends[0].get_texts()]
     assert shown == ["Vanilla MoE", "Robust MoE (2 seeds)"]
+
+
+def test_routing_names_a_method_with_fewer_seeds(curves):
+    for axes in routing(curves[:-1]).figure.axes:
+        names = [label.get_text() for label in axes.get_xticklabels()]
+        assert names == ["Vanilla MoE", "Robust MoE (2 seeds)"]
+
+
+def test_the_frontier_of_many_methods_has_bars_and_no_bands(curves):
+    of = by_method(curves)["vanilla"]
+    for methods, bands in ((4, 4), (5, 0)):
+        many = [{**c, "method": f"m{i}"} for i in range(methods) for c in of]
+        left, right = frontier(many).figure.axes
+        assert len(left.patches) == bands
+        assert len(right.collections) == methods
+        assert len(left.containers) == 2 * methods
+        bars = [segment for bar in left.containers[0].lines[2] for segment in bar.get_segments()]
+        raw = [
+            [c["frontier"][n][c["frontier"]["temperature"].index(1.0)] for c in of]
+            for n in ("ece", "hard_ece")
+        ]
+        assert [np.ptp(b, axis=0).max() for b in bars] == pytest.approx(2 * stats.sem(raw, axis=1))
+
+
+def test_errors_after_a_temperature_are_called_so(curves):
+    for view, name, between in (("raw", "ECE", ", "), ("scaled", "ECE+TS", "\n")):
+        of = by_method(curves)["vanilla"]
+        errors = [np.mean([c[view]["reliability"][part]["ece"] for c in of]) for part in ("all", "hard")]
+        title = f"Vanilla MoE\n{name} {errors[0]:.3f}{between}hard {errors[1]:.3f}".replace("0.", ".")
+        assert reliability(curves, view).figure.axes[0].get_title() == title
+        assert [axes.get_ylabel() for axes in groups(curves, view).figure.axes] == ["accuracy", name]
 
 
 def test_groups_show_all_groups_with_their_sizes(curves):

@@ -3,6 +3,7 @@ import pytest
 from matplotlib.text import Text
 
 from calmoe.errors import InputError
+from calmoe.report.tables import METHODS
 from calmoe.report.target_figures import targets_dots, targets_reliability, targets_scatter
 from synthetic_curves import run
 
@@ -62,6 +63,34 @@ def test_scatter_has_a_panel_a_target():
     assert np.ptp(up, axis=0) == pytest.approx([0, 0])
 
 
+def legend(drawn):
+    (found,) = drawn.figure.legends
+    return [text.get_text() for text in found.get_texts()]
+
+
+@pytest.mark.parametrize("figure", [targets_dots, targets_scatter])
+def test_a_method_with_fewer_seeds_on_a_target_says_so(figure):
+    assert legend(figure(rows(), "corrected", TITLES)) == ["Vanilla MoE", "Robust MoE"]
+    lacking = [row for row in rows() if (row["method"], row["target"], row["seed"]) != ("robust", "art", 43)]
+    assert legend(figure(lacking, "corrected", TITLES)) == ["Vanilla MoE", "Robust MoE (1–2 seeds)"]
+    alike = [row for row in rows() if (row["target"], row["seed"]) != ("art", 43)]
+    assert legend(figure(alike, "corrected", TITLES)) == ["Vanilla MoE", "Robust MoE"]  # none has more
+    other = rows()
+    assert (other[-1]["method"], other[-1]["target"]) == ("robust", "sketch")
+    other[-1]["seed"] = 44  # two seeds on every target, and one that has them all
+    assert legend(figure(other, "corrected", TITLES)) == ["Vanilla MoE", "Robust MoE (1–2 seeds)"]
+
+
+def test_a_legend_fits_in_its_figure():
+    names = [*METHODS][:9]
+    lacking = [row for row in rows(names) if (row["target"], row["seed"]) != ("art", 43)]
+    lacking += [row for row in rows(names[:4]) if (row["target"], row["seed"]) == ("art", 43)]
+    drawn = targets_dots(lacking, "corrected", TITLES)
+    (found,) = drawn.figure.legends
+    assert [text.get_text() for text in found.get_texts()][1] == "Robust MoE (1–2 seeds)"  # below the first
+    assert found.get_window_extent().width < drawn.figure.bbox.width
+
+
 def test_reliability_has_a_row_a_target(curves):
     drawn = targets_reliability(curves, TITLES)
     top = [title for title in panel_titles(drawn) if title]
@@ -70,6 +99,8 @@ def test_reliability_has_a_row_a_target(curves):
     assert top[3] == "not finished"  # Robust MoE on the second target
     assert "Photo, Robust MoE" in drawn.alt
     assert "Art, Robust MoE" not in drawn.alt
+    scaled = panel_titles(targets_reliability(curves, TITLES, "scaled"))
+    assert scaled[0].startswith("Vanilla MoE\nECE+TS .")
 
 
 def test_five_main_methods_are_shown():

@@ -21,6 +21,7 @@ from calmoe.report.tables import METHODS
 GREY, LIGHT = "#555555", "#cccccc"
 COLUMN, FULL = 3.3, 6.9  # inches: a column of the paper, and its full width
 DPI = 180
+ECES = {"raw": "ECE", "scaled": "ECE+TS"}
 VIEWS = {"raw": "no temperature", "scaled": "after the temperature that validation chose"}
 
 
@@ -188,10 +189,13 @@ def band(axes: Axes, x: Any, mean: np.ndarray, error: np.ndarray, look: Look, **
 
 
 def key(figure: Figure | SubFigure, handles: Sequence[Any], columns: int = 5) -> None:
-    """A legend under the panels; entries run along the rows, as they are read."""
+    """A legend under the panels; entries run along the rows, as they are read, and fit in their width."""
     # matplotlib fills a legend column by column; this order makes it read row by row
     read = [handles[i] for column in range(columns) for i in range(column, len(handles), columns)]
-    figure.legend(handles=read, loc="outside lower center", ncols=columns, columnspacing=1.2)
+    legend = figure.legend(handles=read, loc="outside lower center", ncols=columns, columnspacing=1.2)
+    if columns > 1 and legend.get_window_extent().width > figure.bbox.width:
+        legend.remove()
+        key(figure, handles, columns - 1)
 
 
 def hang(axes: Axes, text: str, x: float, points: float, **options: Any) -> None:
@@ -210,13 +214,31 @@ def hang(axes: Axes, text: str, x: float, points: float, **options: Any) -> None
 
 def handles(runs: dict[str, list[Curves]], **options: Any) -> list[Line2D]:
     """The methods' entries in a legend; a method with fewer seeds than another says so."""
-    most = max(len(seeds) for seeds in runs.values())
-    entries = []
-    for look, seeds in zip(looks(runs).values(), runs.values(), strict=True):
-        fewer = "" if len(seeds) == most else f" ({len(seeds)} seed{'s' * (len(seeds) > 1)})"
-        title = look.title + fewer
-        entries.append(Line2D([], [], color=look.colour, marker=look.marker, label=title, **options))
-    return entries
+    counts = {method: [len(seeds)] for method, seeds in runs.items()}
+    return [
+        Line2D([], [], color=look.colour, marker=look.marker, label=look.title + fewer, **options)
+        for look, fewer in zip(looks(runs).values(), fewer_seeds(counts).values(), strict=True)
+    ]
+
+
+def fewer_seeds(counts: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """By method what follows its title: its number of seeds where another has more, else nothing.
+
+    counts: by method, place by place, such as on each target; a place where it has none is not counted.
+
+    >>> fewer_seeds({"vanilla": [3, 3, 2], "robust": [3, 2, 2], "fgr": [2, 2, 0]})
+    {'vanilla': '', 'robust': ' (2–3 seeds)', 'fgr': ' (2 seeds)'}
+    """
+    most = [max(place) for place in zip(*counts.values(), strict=True)]
+
+    def told(of: Sequence[int]) -> str:
+        if all(n in (0, top) for n, top in zip(of, most, strict=True)):
+            return ""
+        there = sorted({n for n in of if n})
+        number = str(there[0]) if len(there) == 1 else f"{there[0]}–{there[-1]}"
+        return f" ({number} seed{'s' * (number != '1')})"
+
+    return {method: told(of) for method, of in counts.items()}
 
 
 def save(drawn: Drawn, path: Path, formats: Sequence[str] = ("png", "pdf"), dpi: int = DPI) -> list[Path]:

@@ -21,6 +21,7 @@ from matplotlib.patches import Patch
 from calmoe.metrics import Reliability
 from calmoe.report.curves import HISTOGRAM_BINS, Curves
 from calmoe.report.drawing import (
+    ECES,
     FULL,
     GREY,
     STYLE,
@@ -41,7 +42,7 @@ from calmoe.report.drawing import (
 from calmoe.report.grouped import groups, levels
 from calmoe.report.inside import frontier, routing, tilt
 
-THIN = 10  # rows a seed: a bin with fewer is drawn faint and not joined to its neighbours
+THIN = 10  # rows, in the mean over seeds: a bin with fewer is drawn faint and not joined to its neighbours
 
 
 @rc_context(STYLE)
@@ -63,7 +64,8 @@ def reliability(of_runs: Sequence[Curves], view: str = "raw") -> Drawn:
         errors = reliability_panel(axes, strip, look, seeds, view)
         told_of.append(f"{look.title} {' and '.join(map(told, errors.values()))}")
         numbers = [f"{name} {np.mean(values):.3f}".replace("0.", ".") for name, values in errors.items()]
-        axes.set_title("\n".join([look.title, ", ".join(numbers)]))
+        between = ", " if view == "raw" else "\n"  # both after a temperature are as wide as the panel
+        axes.set_title("\n".join([look.title, between.join(numbers)]))
         if row == rows - 1:
             strip.set_xlabel("confidence")
         elif i + columns >= len(runs):
@@ -99,7 +101,7 @@ def reliability_panel(
     """Draw one method; its ECE by seed, on all data and on the hard subset."""
     axes.plot([0, 1], [0, 1], color=GREY, ls=":", lw=0.8)
     errors = {}
-    for part, name, face, dashes in (("all", "ECE", look.colour, "-"), ("hard", "hard", "white", "--")):
+    for part, name, face, dashes in (("all", ECES[view], look.colour, "-"), ("hard", "hard", "white", "--")):
         tables = [c[view]["reliability"][part] for c in seeds if part in c[view]["reliability"]]
         if not tables:
             continue

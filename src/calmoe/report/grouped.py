@@ -11,6 +11,7 @@ from calmoe.errors import InputError
 from calmoe.metrics import Reliability
 from calmoe.report.curves import Curves
 from calmoe.report.drawing import (
+    ECES,
     FULL,
     GREY,
     LIGHT,
@@ -32,7 +33,6 @@ from calmoe.report.drawing import (
 
 LEVEL = "agreement_level"
 MOST_GROUPS = 12
-TITLES = {"accuracy": "accuracy", "ece": "ECE"}
 
 
 @rc_context(STYLE)
@@ -132,7 +132,8 @@ def groups(of_runs: Sequence[Curves], view: str = "raw") -> Drawn:
     panels = figure.subplots(2, 1, sharex=True)
     width = 0.8 / len(runs)
     told_of = []
-    for axes, metric in zip(panels, TITLES, strict=True):
+    titles = {"accuracy": "accuracy", "ece": ECES[view]}
+    for axes, (metric, title) in zip(panels, titles.items(), strict=True):
         for i, (look, seeds) in enumerate(zip(looks(runs).values(), runs.values(), strict=True)):
             x = np.arange(len(found)) + (i - (len(runs) - 1) / 2) * width
             of = [_of_groups(seeds, view, column, [name], metric)[:, 0] for column, name, _ in found]
@@ -143,14 +144,14 @@ def groups(of_runs: Sequence[Curves], view: str = "raw") -> Drawn:
             known = [(value, name) for value, (_, name, _) in zip(mean, found, strict=True) if value == value]
             if known:
                 value, name = worst(known)
-                told_of.append(f"{look.title} {TITLES[metric]} {value:.3f} on {name}")
+                told_of.append(f"{look.title} {title} {value:.3f} on {name}")
         for edge in np.arange(len(found) - 1) + 0.5:
             axes.axvline(edge, color=LIGHT, lw=0.5)
-        axes.set(ylabel=TITLES[metric], xlim=(-0.5, len(found) - 0.5))
+        axes.set(ylabel=title, xlim=(-0.5, len(found) - 0.5))
         axes.margins(y=0.08)
     panels[1].set_ylim(bottom=0)
-    titles = [f"{name.replace('_', ' ')}\nn = {count:,}" for _, name, count in found]
-    panels[1].set_xticks(range(len(found)), titles, rotation=0 if len(found) < 10 else 45)
+    sized = [f"{name.replace('_', ' ')}\nn = {count:,}" for _, name, count in found]
+    panels[1].set_xticks(range(len(found)), sized, rotation=0 if len(found) < 10 else 45)
     panels[1].tick_params(axis="x", length=0)
     panels[0].tick_params(axis="x", length=0)
     key(figure, handles(runs, ls=""))

@@ -20,6 +20,7 @@ from calmoe.report.drawing import (
     Look,
     band,
     by_method,
+    fewer_seeds,
     handles,
     key,
     looks,
@@ -33,6 +34,7 @@ LEAST = 0.004  # of the ECE's logarithmic axis
 SHOWN = (2 * LEAST, 0.01)  # ECE and hard ECE that the axes always reach
 BUDGETS = np.geomspace(LEAST, 0.12, 120)
 BUDGETS_TOLD = (0.02, 0.05)
+MOST_BANDS = 4  # methods: more bands in one panel hide the curves
 HARD_UNIT = 0.1  # of hard ECE: as long on paper as a factor of e in ECE
 
 
@@ -40,10 +42,11 @@ HARD_UNIT = 0.1  # of hard ECE: as long on paper as a factor of e in ECE
 def frontier(of_runs: Sequence[Curves]) -> Drawn:
     """ECE against hard ECE as the temperature sweeps; and the lowest hard ECE within a budget of ECE.
 
-    A curve is the mean over seeds at equal temperature, its band the standard error across the curve. Full
-    markers are the temperatures that validation chose, hollow ones T = 1. On the right, a method dominates
-    another where its line lies below the other's at every budget. Where there is no hard subset, these are
-    the ECE of validation and of test: of the domains trained on, and of a new one.
+    A curve is the mean over seeds at equal temperature, its band the standard error across the curve, drawn
+    for few methods; bars are standard errors. Full markers are the temperatures that validation chose, hollow
+    ones T = 1. On the right, a method dominates another where its line lies below the other's at every
+    budget. Where there is no hard subset, these are the ECE of validation and of test: of the domains trained
+    on, and of a new one.
     """
     runs = {m: seeds for m, seeds in by_method(of_runs).items() if "hard_ece" in seeds[0]["frontier"]}
     if not runs:
@@ -57,7 +60,8 @@ def frontier(of_runs: Sequence[Curves]) -> Drawn:
         points = _at_common_temperatures(sweeps)
         mean = points.mean(axis=0)
         left.plot(*mean.T, color=look.colour, lw=1)
-        _normal_band(left, points, look)
+        if len(runs) <= MOST_BANDS:
+            _normal_band(left, points, look)
         chosen, untouched = (
             np.array([[s[name][at(s)] for name in ("ece", "hard_ece")] for s in sweeps])
             for at in (lambda s: s["chosen"], lambda s: s["temperature"].index(1.0))
@@ -182,6 +186,7 @@ def routing(of_runs: Sequence[Curves]) -> Drawn:
     figure = new_figure(FULL, 2.6)
     panels = figure.subplots(1, 2)
     titles = {"entropy": "routing entropy / log K", "disagreement": "expert disagreement"}
+    short = fewer_seeds({method: [len(seeds)] for method, seeds in runs.items()})
     quartiles = [QUANTILES.index(0.25), QUANTILES.index(0.75)]
     told_of = []
     for axes, (column, title) in zip(panels, titles.items(), strict=True):
@@ -202,7 +207,7 @@ def routing(of_runs: Sequence[Curves]) -> Drawn:
                 axes.errorbar(x, mean, np.nan_to_num(error), color=look.colour, **marks)
                 words.append(f"{part} {told([h['mean'] for h in found])}")
             told_of.append(f"{look.title} {title} {', '.join(words)}")
-        names = [look.title for look in looks(runs).values()]
+        names = [look.title + fewer for look, fewer in zip(looks(runs).values(), short.values(), strict=True)]
         axes.set_xticks(range(len(runs)), names, rotation=40, ha="right", rotation_mode="anchor")
         axes.set(ylabel=title)
         axes.set_ylim(bottom=-0.02 * axes.get_ylim()[1])

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from calmoe.errors import InputError
 from calmoe.report.curves import Curves
 from calmoe.report.drawing import (
+    ECES,
     FULL,
     GREY,
     LIGHT,
@@ -20,6 +21,7 @@ from calmoe.report.drawing import (
     VIEWS,
     Drawn,
     by_method,
+    fewer_seeds,
     grid_of,
     key,
     looks,
@@ -60,7 +62,7 @@ def targets_dots(rows: Rows, protocol: str, titles: Mapping[str, str]) -> Drawn:
     for axes in panels[1:]:
         axes.set_ylim(bottom=0)
     panels[-1].set_xticks(range(len(blocks)), list(blocks.values()))
-    key(figure, _handles(methods))
+    key(figure, _handles(summaries, methods))
     return Drawn(
         figure,
         f"{_titles(SHOWN)} of {len(methods)} methods on {len(titles)} target domains and in the mean over "
@@ -99,7 +101,7 @@ def targets_scatter(rows: Rows, protocol: str, titles: Mapping[str, str]) -> Dra
         axes.set_xlabel("accuracy")
     for row in grid:
         row[0].set_ylabel("ECE+TS")
-    key(figure, _handles(methods))
+    key(figure, _handles(summaries, methods))
     return Drawn(
         figure,
         f"Accuracy against ECE after the temperature that validation chose, {len(titles)} target domains and "
@@ -130,9 +132,9 @@ def targets_reliability(
                 axes.set_title(f"{look.title}\nnot finished" if row == 0 else "not finished")
                 continue
             errors = reliability_panel(axes, strip, look, runs[target][method], view)
-            number = f"ECE {np.mean(errors['ECE']):.3f}".replace("0.", ".")
+            number = f"{ECES[view]} {np.mean(errors[ECES[view]]):.3f}".replace("0.", ".")
             axes.set_title(f"{look.title}\n{number}" if row == 0 else number)
-            told_of.append(f"{title}, {look.title} {told(errors['ECE'])}")
+            told_of.append(f"{title}, {look.title} {told(errors[ECES[view]])}")
     shared = any("hard" in c["rows"] for of in of_targets.values() for c in of)
     key(figure, reliability_handles(shared))
     return Drawn(
@@ -162,10 +164,12 @@ def _cell(summary: Summary, method: str, column: str) -> Cell:
     return summary.get(method, {}).get(column, MISSING)
 
 
-def _handles(methods: Sequence[str]) -> list[Line2D]:
+def _handles(summaries: Mapping[str, Summary], methods: Sequence[str]) -> list[Line2D]:
+    """The methods' entries in a legend; one with fewer seeds than another, in any block, says so."""
+    counts = {m: [_cell(of, m, "accuracy").n for of in summaries.values()] for m in methods}
     return [
-        Line2D([], [], color=look.colour, marker=look.marker, ls="", label=look.title)
-        for look in looks(methods).values()
+        Line2D([], [], color=look.colour, marker=look.marker, ls="", label=look.title + fewer)
+        for look, fewer in zip(looks(methods).values(), fewer_seeds(counts).values(), strict=True)
     ]
 
 
