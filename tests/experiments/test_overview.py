@@ -8,7 +8,7 @@ from calmoe.data import pacs
 from calmoe.experiments import overview as overview_room
 from calmoe.experiments import reporting
 from calmoe.experiments.overview import overview_of, overview_page, overview_tables
-from calmoe.experiments.pages import run_page
+from calmoe.experiments.pages import CAPTIONS, HOW, run_page
 from calmoe.experiments.reporting import Written, tables
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import load_preset, narrowed, run_title, with_settings
@@ -54,6 +54,34 @@ def test_every_table_names_a_backbone_that_is_not_the_papers():
         assert "ResNet" not in grid.caption
     assert BACKBONE in overview_page(overview(), grids, {}, {}).summary[0].text
     assert BACKBONE in run_page(sources("sketch"), {}, {}, {}).summary[0].text
+
+
+def test_what_no_row_measures_has_no_place_in_a_table():
+    of = sources("sketch")
+    assert "hard_ece_ts" in tables(of)["corrected-paired"].csv()
+    for row in of.runs[0].rows:
+        row |= {"hard_accuracy": None, "hard_ece": None, "hard_ece_ts": None, "worst_group_ece": None}
+    grids = tables(of)
+    measured = [row[1].text for row in grids["corrected-paired"].rows]
+    assert measured == ["Accuracy", "NLL+TS", "Brier+TS", "ECE", "ECE+TS"]
+    assert not any(
+        "hard" in grid.csv() or any(e.text == "–" for e in grid.rows[0]) for grid in grids.values()
+    )
+
+
+def test_captions_say_what_bars_and_faint_points_are():
+    captions = CAPTIONS | overview_room.CAPTIONS
+    said = {name for name, caption in captions.items() if "one standard error" in caption}
+    assert said == {
+        "groups", "groups_scaled", "levels", "frontier", "tilt", "routing", "targets", "targets_scatter",
+    }  # fmt: skip
+    bins = {name for name in captions if "reliability" in name}
+    assert len(bins) == 4
+    for name in bins:
+        assert "Bars are 95 % intervals. Faint points are bins of fewer than 10 rows" in captions[name]
+    assert "Robust Filtered is not here" in captions["tilt"]
+    for how in (HOW, overview_room.OWN_HOW):
+        assert "Bold is the best mean of those with the most seeds" in how["results"]
 
 
 def test_other_datasets_have_no_paper_to_name():

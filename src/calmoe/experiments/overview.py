@@ -7,7 +7,7 @@ from typing import NamedTuple
 import calmoe
 from calmoe.data import pacs
 from calmoe.experiments.methods import in_order
-from calmoe.experiments.pages import HOW, commands, run_facts
+from calmoe.experiments.pages import BARS, BINS, HOW, commands, run_facts
 from calmoe.experiments.records import Record
 from calmoe.experiments.sources import Rows, Source, Sources
 from calmoe.experiments.spec import backbone_of, run_name
@@ -33,14 +33,14 @@ from calmoe.report.targets import (
 )
 
 CAPTIONS = {
-    "targets": "Accuracy, ECE and ECE+TS by target, and in the mean over targets. Bars are standard errors "
-    "over seeds.",
+    "targets": f"Accuracy, ECE and ECE+TS by target, and in the mean over targets. {BARS}",
     "targets_reliability": "Reliability by target, as trained, of the main methods. Points below the dotted "
-    "line are more sure than right; each target's own report has all methods.",
+    f"line are more sure than right. {BINS} Each target's own report has all methods.",
     "targets_reliability_scaled": "Reliability by target, after the temperature that validation chose on the "
-    "source domains. What is left of the gap is what that temperature cannot know of the target.",
+    "source domains. What is left of the gap is what that temperature cannot know of the target. "
+    f"{BINS}",
     "targets_scatter": "Accuracy against ECE after a temperature, a panel a target. Lower and further right "
-    "is better; grey lines go through Vanilla MoE.",
+    f"is better; grey lines go through Vanilla MoE. {BARS}",
 }
 FILES = {
     "figures",

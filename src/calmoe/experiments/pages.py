@@ -14,6 +14,7 @@ from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import backbone_of, load_preset, run_name, run_title
 from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
+from calmoe.report.figures import THIN
 from calmoe.report.grid import Entry, Heading, label, shortest
 from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
 from calmoe.report.published import table_of
@@ -21,25 +22,32 @@ from calmoe.report.summary import Asked, in_words, many
 from calmoe.report.sweeps import SETTINGS, sweep_in_words
 from calmoe.report.tables import METHODS
 
+BARS = "Bars are one standard error over seeds."
+BINS = (
+    f"Bars are 95 % intervals. Faint points are bins of fewer than {THIN} rows, in the mean over seeds: "
+    "their accuracy says little."
+)
 CAPTIONS = {
     "reliability": "Reliability, as trained. Points above the dotted line: less sure than right; below: more "
-    "sure than right. Bars are 95 % intervals; the strip shows how many rows have that confidence.",
-    "reliability_scaled": "Reliability, after the temperature that validation chose.",
+    f"sure than right. {BINS} The strip shows how many rows have that confidence.",
+    "reliability_scaled": f"Reliability, after the temperature that validation chose. {BINS}",
     "histograms": "How confident each method is, as trained. The gap is mean confidence minus accuracy: "
     "above zero is overconfident.",
     "histograms_scaled": "How confident each method is, after the temperature that validation chose.",
     "groups": "Accuracy and ECE of every group, as trained. Compare methods within a group: small groups "
-    "have an inflated ECE.",
-    "groups_scaled": "Accuracy and ECE of every group, after the temperature that validation chose.",
+    f"have an inflated ECE. {BARS}",
+    "groups_scaled": f"Accuracy and ECE of every group, after the temperature that validation chose. {BARS}",
     "levels": "Accuracy and mean confidence by level of agreement. Where confidence lies above accuracy, the "
-    "method is overconfident on those rows.",
+    "method is overconfident on those rows. Bars are 95 % intervals of the accuracy, bands one standard "
+    "error of the confidence over seeds.",
     "frontier": "ECE against hard ECE (for a new domain: validation's against the target's) as one "
     "temperature sweeps, and the lowest that any temperature reaches within a budget. Curves that coincide "
-    "differ by their temperature alone.",
+    "differ by their temperature alone. Bars and bands are one standard error over seeds.",
     "tilt": "The tilted objectives during training: how many examples are pushed away, and how far the "
-    "adversary's weights are from even (Γ_eff = 1 is even).",
+    "adversary's weights are from even (Γ_eff = 1 is even). Bands are one standard error over seeds. Robust "
+    "Filtered is not here: it tilts a part of each batch only, and training keeps no record of its weights.",
     "routing": "How evenly the router spreads its weight, and how much the experts disagree, on easy and on "
-    "hard rows.",
+    "hard rows where there are hard ones. Thin bars are one standard error over seeds.",
     "examples": "Each method's probabilities for the true class and the likeliest others, from one seed.",
     "domains": "Example images; the target domain was not trained on.",
     "eta_gamma": "How far the tilted weights of a batch are from even, by η, in the last epoch.",
@@ -47,7 +55,7 @@ CAPTIONS = {
 HOW = {
     "results": "ECE is the average gap between confidence and accuracy; NLL and Brier also reward being "
     "right. “+TS” is after one temperature fitted on validation, “hard” is the hard subset. Bold is the best "
-    "mean, which alone proves nothing. Select a heading to sort.",
+    "mean of those with the most seeds, which alone proves nothing. Select a heading to sort.",
     "paired": "Each method minus Vanilla MoE, seed by seed. Below zero is better, but for accuracy. Bold "
     "intervals leave out zero; they are not corrected for their number.",
     "comparison": "The paper's cells beside ours, mean ± standard error over seeds. Where both are of one "
