@@ -38,6 +38,12 @@ def test_run_shows_the_table(tmp_path):
     assert "epoch 1/2" not in again.stdout
 
 
+def test_an_option_and_a_setting_do_not_quarrel_in_silence():
+    for option, value in (("target", "a"), ("seeds", "1"), ("methods", "fgr")):
+        told = refused("run", "digits", f"--{option}", value, "--set", f"{option}=b")
+        assert f"{option} is given twice: leave out --{option} or --set {option}=b" in told
+
+
 def test_only_report_asks_for_what_the_folder_holds(tmp_path):
     run = [
         "run",

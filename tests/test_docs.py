@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from calmoe.experiments.spec import RunSpec
+from calmoe.training.settings import ModelSettings, TrainingSettings
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -27,3 +30,11 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
 def test_relative_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?://|#|mailto:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
+
+
+def test_every_setting_is_explained():
+    table = (ROOT / "docs" / "run.md").read_text().partition("## Settings")[2].partition("## ")[0]
+    settings = {
+        name for group in (RunSpec, ModelSettings, TrainingSettings) for name in group.__annotations__
+    }
+    assert settings - {name for name in settings if f"`{name}`" in table} == {"dataset", "model", "training"}

@@ -18,23 +18,14 @@ from pathlib import Path
 from calmoe.auditing import audit
 from calmoe.calibration import Temperature
 from calmoe.experiments.curves import models
+from calmoe.experiments.export import rescaled
 from calmoe.experiments.records import record_of
 from calmoe.experiments.spec import parse_seeds
-from calmoe.predictions import Predictions
 
 METHODS = ("vanilla", "mocae", "robust", "robust_filtered")
 KEPT_SEED = 42
 KL = 0.1
 HERE = Path(__file__).parent
-
-
-def scaled(predictions: Predictions, temperature: Temperature) -> Predictions:
-    output = predictions.output
-    return Predictions(
-        output=output._replace(log_probs=temperature.transform(output.log_probs)),
-        labels=predictions.labels,
-        groups=predictions.groups,
-    )
 
 
 def told(estimate) -> list[float | None]:
@@ -95,7 +86,7 @@ def main() -> None:
             asked_for = model.test.subset(record["hard"]) if target == "hard" else model.test
             for kind in ("raw", "scaled"):
                 validation, test = (
-                    split if kind == "raw" else scaled(split, temperature)
+                    split if kind == "raw" else rescaled(split, temperature)
                     for split in (model.validation, asked_for)
                 )
                 report = audit(validation, target=test) if unlabelled else audit(test)

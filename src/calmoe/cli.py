@@ -1,7 +1,6 @@
 """The command line: thin, and quick to answer; what is heavy is imported where it is needed."""
 
 import importlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -212,14 +211,14 @@ def _spec(
     """What the options ask for; what they leave out is as in `base`, or else in the preset."""
     from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
 
+    options: dict[str, Any] = {"methods": methods, "seeds": seeds, "protocol": protocol, "target": target}
+    given = {name: value for name, value in options.items() if value is not None}
+    for setting in settings or []:
+        if (name := setting.partition("=")[0].strip()) in given:
+            raise InputError(f"{name} is given twice: leave out --{name} or --set {setting}")
+    parse: dict[str, Any] = {"methods": parse_methods, "seeds": parse_seeds}
     spec = with_settings(base or load_preset(dataset), settings or [])
-    changes: dict[str, Any] = {
-        "methods": methods and parse_methods(methods),
-        "seeds": seeds and parse_seeds(seeds),
-        "protocol": protocol,
-        "target": target,
-    }
-    return narrowed(spec, **{name: value for name, value in changes.items() if value is not None})
+    return narrowed(spec, **{name: parse.get(name, str)(value) for name, value in given.items()})
 
 
 def _recorded(folder: Path, dataset: str, *options: Any) -> "tuple[RunSpec, Sweep | None]":
@@ -328,6 +327,31 @@ def audit_command(
         typer.echo(f"the report is {legible(page)}")
 
 
+@app.command("export")
+def export_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    to: Annotated[Path, typer.Option(help="A folder for METHOD-SEED/validation.safetensors and test.")],
+    methods: Methods = None,
+    seeds: Seeds = None,
+    scaled: Annotated[
+        bool, typer.Option("--scaled", metavar="", help="After the temperature that validation chooses.")
+    ] = False,
+) -> None:
+    """Write the predictions of a run's models as files, to audit them or to use them elsewhere.
+
+    Example: calmoe export runs/pacs-sketch --methods robust --seeds 42 --to predictions
+
+    Then: cd predictions/robust-42; calmoe audit validation.safetensors --target test.safetensors
+    """
+    from calmoe.experiments.export import export
+    from calmoe.experiments.spec import parse_methods, parse_seeds
+    from calmoe.report.summary import many
+
+    chosen = parse_methods(methods) if methods is not None else None
+    written = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
+    typer.echo(f"{many(len(written), 'file')}, such as {written[-1]}: `calmoe audit` reads them")
+
+
 @app.command("data")
 def data_command(
     dataset: Annotated[str, typer.Argument(help="cifar10h.")],
@@ -368,32 +392,7 @@ def compare_command(
 
     Example: calmoe compare runs/cifar10h
     """
+    from calmoe.experiments.comparing import beside_the_paper
     from calmoe.experiments.engine import make_console
-    from calmoe.experiments.records import record_of
-    from calmoe.experiments.spec import backbone_of, run_name
-    from calmoe.experiments.store import read_results
-    from calmoe.report import compare, comparison_table, is_published
-    from calmoe.report.comparison import no_test
-    from calmoe.report.published import table_of
 
-    record = record_of(run)
-    own, target = record["spec"]["dataset"], record["spec"].get("target", "")
-    fitting = table_of(own, target)
-    table = dataset or fitting
-    if not is_published(table):
-        raise InputError(f"the paper has no table for {table!r}: it has cifar10h, pacs_sketch and the like")
-    if table != fitting and (target or not table.startswith(f"{own}_")):
-        raise InputError(f"{run} is a run on {run_name(record['spec'])}: {table} is another table")
-    if record.get("sweep"):
-        raise InputError(f"{run} is a sweep: the paper's table is of `calmoe run {own}`")
-    if "published" not in record["protocols"]:
-        raise InputError(
-            f"{run} is not judged under the published protocol: `calmoe run {own} --protocol published`"
-        )
-    cells = compare(read_results(run), table)
-    if all(cell.mean != cell.mean for cell in cells):
-        raise InputError(f"{run} has no method of the paper's table: add some with `calmoe run {own}`")
-    backbone = backbone_of(record["spec"], table)
-    grid = comparison_table(cells, why=no_test("published", backbone))
-    named = ", ".join(filter(None, [run_name(record["spec"]), backbone]))
-    make_console().print(replace(grid, caption=f"{named}: {grid.caption}").rich())
+    make_console().print(beside_the_paper(run, dataset).rich())

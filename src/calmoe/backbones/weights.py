@@ -32,7 +32,9 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
     """
     path = weights_file(weights)
     if not isinstance(backbone, ResNet):
-        raise InputError(f"{path} has weights for a ResNet: choose backbone resnet18, resnet34 or resnet50")
+        raise InputError(
+            f"weights={path} needs a ResNet: choose backbone resnet18, resnet34 or resnet50, or no weights"
+        )
     tensors, variant = _read(path)
     if variant and variant != backbone.variant and backbone.bottleneck:
         raise InputError(

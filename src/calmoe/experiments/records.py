@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -166,8 +167,22 @@ def _refuse_other(folder: RunFolder, there: dict[str, Any], here: dict[str, Any]
         kinds = [f"a sweep of {s}" if s else "a run" for s in (there.get("sweep"), here["sweep"])]
         raise InputError(f"{folder.path} holds {kinds[0]}, not {kinds[1]}: give another --out")
     if differing:
-        listed = "; ".join(_difference(name, there.get(name), here[name]) for name in telling(differing)[:3])
-        raise InputError(f"{folder.path} holds another run ({listed}): give another --out")
+        told = telling(differing)
+        listed = "; ".join(_difference(name, there.get(name), here[name]) for name in told)
+        settings = [_setting(name, there[name]) for name in told if name.startswith(("model.", "training."))]
+        again = f"to add to it, repeat {' '.join(settings)}; or " if len(settings) == len(told) else ""
+        raise InputError(f"{folder.path} holds another run ({listed}): {again}give another --out")
+
+
+def _setting(name: str, value: Any) -> str:
+    """The option that sets it.
+
+    >>> _setting("model.hidden", [16]), _setting("training.epochs", 4)
+    ("--set 'hidden=[16]'", '--set epochs=4')
+    """
+    _, _, key = name.partition(".")
+    text = json.dumps(value) if isinstance(value, (list, tuple)) else value
+    return f"--set {shlex.quote(f'{key}={text}')}"
 
 
 def portable(value: Any) -> Any:

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from calmoe.cli import app
+from calmoe.errors import InputError
+from calmoe.experiments.export import export
+from calmoe.experiments.store import read_results
+from calmoe.metrics import ece, nll
+from calmoe.predictions import Predictions
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_files_give_the_scores_of_the_results(reference, tmp_path, scaled):
+    rows = {(row["method"], row["seed"]): row for row in read_results(reference)}
+    written = export(reference, tmp_path, scaled=scaled)
+    names = {path.relative_to(tmp_path).as_posix() for path in written}
+    assert names == {f"{m}-{s}/{split}.safetensors" for m, s in rows for split in ("validation", "test")}
+    end = "_ts" if scaled else ""
+    for (method, seed), row in rows.items():
+        found = Predictions.load(tmp_path / f"{method}-{seed}" / "test.safetensors")
+        assert ece(found.output.probs, found.labels) == pytest.approx(row[f"ece{end}"], abs=1e-6)
+        assert nll(found.output.log_probs, found.labels) == pytest.approx(row[f"nll{end}"], abs=1e-6)
+        assert found.metadata["method"] == method
+        assert (found.metadata["split"], found.metadata["scaled"]) == ("test", scaled)
+        assert np.asarray(found.groups["hard"]).sum() == row["n_hard"]
+
+
+def test_a_temperature_changes_the_mixture_and_not_its_experts(reference, tmp_path):
+    export(reference, tmp_path / "raw", ["vanilla"])
+    export(reference, tmp_path / "scaled", ["vanilla"], [42], scaled=True)
+    raw, scaled = (
+        Predictions.load(tmp_path / kind / "vanilla-42" / "test.safetensors").output
+        for kind in ("raw", "scaled")
+    )
+    assert torch.equal(raw.expert_log_probs, scaled.expert_log_probs)
+    assert torch.equal(raw.log_routing, scaled.log_routing)
+    assert not torch.allclose(raw.log_probs, scaled.log_probs, atol=1e-3)
+    assert not (tmp_path / "raw" / "robust-42").exists()
+
+
+@pytest.mark.parametrize(
+    ("methods", "seeds", "said"),
+    [
+        (["fgr"], None, "fgr seed 42"),
+        (None, [43], "robust seed 43"),
+        (["vanilla"], [42, 43], "vanilla seed 43"),
+    ],
+)
+def test_what_is_not_trained_is_named_and_nothing_is_written(reference, tmp_path, methods, seeds, said):
+    with pytest.raises(InputError, match=f"has not finished .*{said}"):
+        export(reference, tmp_path / "out", methods, seeds)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_sweep_is_refused(swept, tmp_path):
+    with pytest.raises(InputError, match="is a sweep"):
+        export(swept[0], tmp_path / "out")
+
+
+def test_the_command_and_an_audit_of_what_it_wrote(reference, tmp_path):
+    def said(*arguments):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert "6 files" in said("export", reference, "--methods", "vanilla,mocae,robust", "--to", tmp_path)
+    assert "ECE" in said("audit", tmp_path / "mocae-42" / "test.safetensors")
