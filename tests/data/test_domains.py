@@ -240,6 +240,28 @@ def test_classes_that_a_domain_lacks_are_told(root):
     )
 
 
+# --- images that are no unseen domain's
+
+
+def test_images_of_the_target_that_a_source_has_are_told(root):
+    shutil.copy(root / "sketch/dog/000.png", root / "photo/cat/copy.png")  # and under another class
+    (note,) = load(root).notes
+    assert note == (
+        "1 of 61 images of photo is also in sketch (the same file, byte for byte): "
+        "results on them are not of an unseen domain"
+    )
+    (root / "alias").symlink_to(root / "photo")
+    shutil.copytree(root / "sketch/owl", root / "photo/owl", dirs_exist_ok=True)
+    (note,) = load(root).notes
+    assert note.startswith("61 of 61 images of photo are also in alias, sketch (the same file")
+
+
+def test_images_that_only_sources_share_are_not_told(root):
+    shutil.copytree(root / "sketch", root / "drawing")
+    shutil.copy(root / "photo/cat/000.png", root / "photo/cat/again.png")  # twice in the target itself
+    assert load(root).notes == ()
+
+
 # --- what is wrong
 
 
@@ -428,7 +450,9 @@ def test_where_the_folder_cannot_be_written_the_users_cache_serves(root, tmp_pat
 def test_two_at_once_decode_once(root, decodings):
     files = sorted((root / "photo").rglob("*.*"))
     found = []
-    both = [threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8))) for _ in range(2)]
+    both = [
+        threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8)[0])) for _ in range(2)
+    ]
     for thread in both:
         thread.start()
     for thread in both:
@@ -450,7 +474,7 @@ def test_what_is_refused_leaves_no_cache(root):
 def test_a_lock_that_was_removed_is_no_lock(root):
     """One waits for the lock while the other fails and removes it with the folder."""
     files, found = sorted((root / "photo").rglob("*.*")), []
-    waiting = threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8)))
+    waiting = threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8)[0]))
     with suppress(KeyboardInterrupt), decoding._locked([root / CACHE]):
         waiting.start()
         time.sleep(0.5)  # to hash the files, and to come to the lock

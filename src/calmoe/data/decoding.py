@@ -28,17 +28,19 @@ BLOCK = 512  # images in memory at a time
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 
 
-def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> np.ndarray:
-    """The images `files` under `root` as uint8 [N, size, size, 3], through a cache file of that `name`.
+def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> tuple[np.ndarray, list[str]]:
+    """The images `files` under `root` as uint8 [N, size, size, 3], and the SHA-256 of each file.
 
-    The cache is in `root` or, where that cannot be written, in the user's own cache folder.
+    They go through a cache file of that `name`, in `root` or, where that cannot be written, in the user's own
+    cache folder.
     """
     folders = _cache_folders(root)
     with _threads() as threads:
-        stem = f"{name}-{size}-{_content(root, files, threads)[:16]}"
+        digests = list(threads.map(_digest, files))
+        stem = f"{name}-{size}-{_content(root, files, digests)[:16]}"
         for folder in folders:
             if (found := _whole(folder / f"{stem}.rgb", size)) is not None:
-                return found
+                return found, digests
         with _locked(folders) as folder:
             path = folder / f"{stem}.rgb"
             if (found := _whole(path, size)) is None:  # nobody else has written it since
@@ -47,7 +49,7 @@ def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> np.ndarr
                 found = _whole(path, size)
     if found is None:
         raise InputError(f"{path} is not what was written there: is the disk sound?")
-    return found
+    return found, digests
 
 
 def decode(path: Path, size: int) -> np.ndarray:
@@ -79,13 +81,15 @@ def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
     return image
 
 
-def _content(root: Path, files: Sequence[Path], threads: ThreadPoolExecutor) -> str:
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _content(root: Path, files: Sequence[Path], digests: Sequence[str]) -> str:
     """SHA-256 over the names and the bytes of all files, and how they are decoded."""
-
-    def line(path: Path) -> str:
-        return f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n"
-
-    return hashlib.sha256(os.fsencode("".join([f"{HOW}\n", *threads.map(line, files)]))).hexdigest()
+    named = zip(digests, files, strict=True)
+    lines = [f"{digest}  {path.relative_to(root).as_posix()}\n" for digest, path in named]
+    return hashlib.sha256(os.fsencode("".join([f"{HOW}\n", *lines]))).hexdigest()
 
 
 def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExecutor, told: str) -> None:

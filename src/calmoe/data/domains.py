@@ -4,6 +4,7 @@ PACS, Office-Home, VLCS, TerraIncognita and DomainNet come in this layout. Rows 
 and class by class, both by name: the order in which the paper's code reads them.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -68,13 +69,16 @@ def leave_one_out(
     if not len(validation):
         raise InputError(f"{few}, each alone in its class and domain: at least two are needed there")
     pixels = [np.empty((len(rows), size, size, 3), np.uint8) for rows in (train, validation)]
+    seen: dict[str, set[str]] = {}
     first = 0
     for domain in sources:  # one at a time, each image copied once: all of them may fill the memory
-        images = _pixels(root, domain, layout, size)
+        images, digests = decoded(root, domain, _files(layout, domain), size)
+        seen[domain] = set(digests)
         for rows, into in zip((train, validation), pixels, strict=True):
             start, end = np.searchsorted(rows, [first, first + len(images)])
             np.take(images, rows[start:end] - first, axis=0, out=into[start:end], mode="clip")
         first += len(images)
+    tested, digests = decoded(root, target, _files(layout, target), size)
 
     def split(rows: np.ndarray, pixels: np.ndarray) -> Split:
         return Split(
@@ -88,7 +92,7 @@ def leave_one_out(
         train=split(train, pixels[0]),
         validation=split(validation, pixels[1]),
         test=Split(
-            inputs=_tensor(_pixels(root, target, layout, size)),
+            inputs=_tensor(tested),
             labels=torch.from_numpy(labels[target]),
             groups={"class": np.array(classes)[labels[target]]},
         ),
@@ -99,7 +103,7 @@ def leave_one_out(
         flip=True,
         protocol=protocol,
         validation_augmented=augmented,
-        notes=layout_notes(root, layout),
+        notes=(*layout_notes(root, layout), *_seen_before(target, digests, seen)),
     )
 
 
@@ -123,8 +127,23 @@ def _origin(counts: list[int]) -> np.ndarray:
     return np.repeat(np.arange(len(counts)), counts)
 
 
-def _pixels(root: Path, domain: str, layout: Layout, size: int) -> np.ndarray:
-    return decoded(root, domain, [file for files in layout[domain].values() for file in files], size)
+def _files(layout: Layout, domain: str) -> list[Path]:
+    return [file for files in layout[domain].values() for file in files]
+
+
+def _seen_before(target: str, digests: list[str], seen: dict[str, set[str]]) -> Iterator[str]:
+    """What to tell of the target's images that a source has as well.
+
+    >>> next(_seen_before("photo", ["1", "2"], {"clipart": {"2"}, "sketch": {"3"}})).partition(" (")[0]
+    '1 of 2 images of photo is also in clipart'
+    """
+    shared = {domain: files for domain, files in seen.items() if not files.isdisjoint(digests)}
+    if shared:
+        count = sum(any(digest in files for files in shared.values()) for digest in digests)
+        yield (
+            f"{count} of {len(digests)} images of {target} {'is' if count == 1 else 'are'} also in "
+            f"{', '.join(shared)} (the same file, byte for byte): results on them are not of an unseen domain"
+        )
 
 
 def _tensor(pixels: np.ndarray) -> torch.Tensor:
