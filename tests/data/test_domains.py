@@ -301,7 +301,9 @@ def test_wrong_folders_and_targets(root, tmp_path):
     refused(root, "unknown domain of .*images 'photos': did you mean 'photo'", target="photos")
     refused(root, "did you mean 'clipart'", target="CLIPART")
     refused(root / "photo", "needs at least two domains, .*: found none")
-    refused(tmp_path, "found none; images has no images in class folders")  # one level too high
+    refused(tmp_path, rf"found none; did you mean --data {root}\?")  # one level too high
+    (tmp_path / "other/bare").mkdir(parents=True)
+    refused(tmp_path / "other", "found none; bare has no images in class folders")
     for folder in ("empty/cat", "bare"):
         (root / folder).mkdir(parents=True)
     for target in ("empty", "bare"):
@@ -311,7 +313,8 @@ def test_wrong_folders_and_targets(root, tmp_path):
 
 
 def test_wrong_pacs(tmp_path):
-    root = write_pacs(tmp_path, count=1)
+    root = write_pacs(tmp_path / "kfold", count=1)
+    refused(tmp_path, rf"art_painting is missing: .*; did you mean --data {root}\?", module=pacs)
     refused(root, "too few images", protocol="corrected", module=pacs)
     (root / "photo/zebra").mkdir()
     (root / "photo/dog/000.png").rename(root / "photo/zebra/000.png")

@@ -11,7 +11,15 @@ import numpy as np
 import torch
 
 from calmoe.data.decoding import decoded
-from calmoe.data.layout import NO_IMAGES, Layout, empty_folders, find_images, image_folder, layout_notes
+from calmoe.data.layout import (
+    NO_IMAGES,
+    Layout,
+    deeper,
+    empty_folders,
+    find_images,
+    image_folder,
+    layout_notes,
+)
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 from calmoe.errors import InputError, check_known
@@ -31,7 +39,7 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
         found, empty = ", ".join(layout) or "none", empty_folders(root)
         raise InputError(
             f"{root} needs at least two domains, in folders DIR/domain/class/image: found {found}"
-            + (f"; {empty[0]} {NO_IMAGES}" if empty else "")
+            + (deeper(root) or (f"; {empty[0]} {NO_IMAGES}" if empty else ""))
         )
     return leave_one_out("domains", root, layout, protocol, target, size)
 

@@ -43,6 +43,12 @@ def empty_folders(root: Path) -> list[str]:
     return [folder.name for folder in _folders(root) if not any(map(_images, _folders(folder)))]
 
 
+def deeper(root: Path) -> str:
+    """A hint, where the domains are one folder deeper: DIR/inner/domain/class/image."""
+    inner = next((folder for folder in _folders(root) if len(find_images(folder)) > 1), None)
+    return f"; did you mean --data {inner}?" if inner else ""
+
+
 def layout_notes(root: Path, layout: Layout) -> tuple[str, ...]:
     """What may have been meant to count and does not: files, folders, classes that a domain lacks."""
     return (*_folders_passed_over(root, layout), *_files_passed_over(root, layout), *_lacking(root, layout))

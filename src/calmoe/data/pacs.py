@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from calmoe.data.domains import SIZE, leave_one_out
-from calmoe.data.layout import NO_IMAGES, empty_folders, find_images, image_folder
+from calmoe.data.layout import NO_IMAGES, deeper, empty_folders, find_images, image_folder
 from calmoe.data.shift import ShiftDataset
 from calmoe.errors import InputError
 
@@ -18,7 +18,9 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
     for domain in DOMAINS:
         if domain not in found:
             why = NO_IMAGES if domain in empty_folders(root) else "is missing"
-            raise InputError(f"{root / domain} {why}: PACS has the domains {', '.join(DOMAINS)}")
+            raise InputError(
+                f"{root / domain} {why}: PACS has the domains {', '.join(DOMAINS)}{deeper(root)}"
+            )
         for label in (*CLASSES, *found[domain]):
             if label not in found[domain]:
                 raise InputError(
