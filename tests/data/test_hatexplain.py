@@ -121,6 +121,16 @@ def official_with(change):
     return changed
 
 
+def divisions_with(change):
+    def changed(folder):
+        path = folder / "post_id_divisions.json"
+        divided = json.loads(path.read_text())
+        change(divided)
+        path.write_text(json.dumps(divided))
+
+    return changed
+
+
 @pytest.mark.parametrize(
     ("write", "break_it", "words"),
     [
@@ -163,6 +173,32 @@ def official_with(change):
             r'post 5_gab: labels must list .*, not \["rude", ',
         ),
         (
+            write_official,
+            official_with(lambda p: p.update(post_tokens="you are")),
+            r'post 5_gab: post_tokens must list the words of the post, not "you are"',
+        ),
+        (
+            write_official,
+            divisions_with(lambda d: d["train"].extend(["x_gab", "y_gab"])),
+            r'divisions\.json: 2 of its 242 posts not in .*dataset\.json, such as "x_gab": get',
+        ),
+        (
+            write_official,
+            divisions_with(lambda d: d["test"].append(d["train"][0])),
+            r'divisions\.json lists post "0_gab" under train and test: keep one',
+        ),
+        (
+            write_official,
+            divisions_with(lambda d: d.update(val=" ".join(d["val"]))),
+            r"divisions\.json must list posts under train, val, test",
+        ),
+        (
+            write_official,
+            divisions_with(lambda d: d.update(train=d["train"][:9])),
+            "too few rows by split, 9 of train, 80 of val, 80 of test: it needs at least 10 of train",
+        ),
+        (write_official, write_lines, "has both dataset.json and hatexplain.jsonl: keep one of them"),
+        (
             write_lines,
             damage("hatexplain.jsonl", lambda b: b.replace(b"you", b"\xff")),
             r"jsonl is not UTF-8: save it",
@@ -170,7 +206,7 @@ def official_with(change):
         (
             write_lines,
             damage("hatexplain.jsonl", lambda b: b.replace(b'"val"', b"null")),
-            "no posts of split val: each of train, val, test needs some",
+            "too few rows by split, 80 of train, 0 of val, 80 of test: it needs at least 10 of train",
         ),
         (
             write_lines,
@@ -233,6 +269,25 @@ def test_targets_may_be_left_empty(tmp_path):
     (tmp_path / "hatexplain.jsonl").write_text(json.dumps({**LINE, "targets": []}))
     (post,) = hatexplain.read_posts(tmp_path)
     assert not post.communities
+
+
+def test_a_post_listed_twice_in_a_split_is_one_row(official, encoder, tmp_path):
+    write_official(tmp_path)
+    divisions_with(lambda d: d["train"].append(d["train"][0]))(tmp_path)
+    twice, once = (hatexplain.load(folder, encoder=encoder) for folder in (tmp_path, official))
+    assert twice.fingerprint() == once.fingerprint()
+
+
+def test_empty_texts_are_told(official, encoder, tmp_path):
+    assert hatexplain.load(official, encoder=encoder).notes == ()
+    write_official(tmp_path)
+    official_with(lambda post: post.update(post_tokens=[]))(tmp_path)
+    assert hatexplain.load(tmp_path, encoder=encoder).notes == ("1 of 240 texts is empty",)
+
+
+def test_the_file_itself_is_answered_with_its_folder(official, encoder):
+    with pytest.raises(InputError, match=rf"dataset\.json is a file: give the folder .*, --data {official}$"):
+        hatexplain.load(official / "dataset.json", encoder=encoder)
 
 
 def test_a_folder_is_needed():

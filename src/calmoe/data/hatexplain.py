@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
-from calmoe.data.text import check_classes, token_ids
+from calmoe.data.text import check_classes, check_rows, data_folder, text_notes, token_ids
 from calmoe.errors import InputError
 from calmoe.files import is_utf8
 
@@ -60,16 +60,14 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
     check_protocol(protocol)
     if data is None:
         raise InputError(f"hatexplain needs a folder: give it with --data DIR, or {GET_IT}")
-    posts = read_posts(Path(data))
+    folder = data_folder(data)
+    posts = read_posts(folder)
     labels = np.array([int(post.toxic_share > 0.5) for post in posts], dtype=np.int64)
     splits = np.array([post.split for post in posts])
-    empty = [name for name in SPLITS if name not in splits]
-    if empty:
-        raise InputError(
-            f"{data}: no posts of split {', '.join(empty)}: each of {', '.join(SPLITS)} needs some"
-        )
-    check_classes(Path(data), labels[splits == "train"], CLASSES)
-    ids = token_ids([post.text for post in posts], encoder, Path(data))
+    check_rows(folder, {name: int((splits == name).sum()) for name in SPLITS})
+    check_classes(folder, labels[splits == "train"], CLASSES)
+    texts = [post.text for post in posts]
+    ids = token_ids(texts, encoder, folder)
     everything = Split(inputs=ids, labels=torch.from_numpy(labels))
     train, validation, test = (everything.take(splits == name) for name in SPLITS)
     tested = [post for post in posts if post.split == "test"]
@@ -82,6 +80,7 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
         hard="hard",
         protocol=protocol,
         one_training=True,
+        notes=text_notes(texts),
     )
 
 
@@ -107,6 +106,8 @@ def columns(posts: list[Post]) -> dict[str, np.ndarray]:
 
 def read_posts(data: Path) -> list[Post]:
     """The posts of the official split, in stored order."""
+    if (data / POSTS).is_file() and (data / LINES).is_file():
+        raise InputError(f"{data} has both {POSTS} and {LINES}: keep one of them")
     if (data / POSTS).is_file():
         return _official(data / POSTS, data / DIVISIONS)
     if (data / LINES).is_file():
@@ -116,12 +117,22 @@ def read_posts(data: Path) -> list[Post]:
 
 def _official(path: Path, divisions: Path) -> list[Post]:
     posts, divided = _json(path), _json(divisions)
-    try:
-        split_of = {number: split for split in SPLITS for number in divided[split]}
-    except (KeyError, TypeError):
-        raise InputError(f"{divisions} must list posts under {', '.join(SPLITS)}: {GET_IT}") from None
+    if not isinstance(divided, dict) or not all(_words(divided.get(split)) for split in SPLITS):
+        raise InputError(f"{divisions} must list posts under {', '.join(SPLITS)}: {GET_IT}")
     if not isinstance(posts, dict):
         raise InputError(f"{path} must hold posts by id: {GET_IT}")
+    split_of: dict[str, str] = {}
+    for split in SPLITS:
+        for number in divided[split]:
+            if split_of.setdefault(number, split) != split:
+                raise InputError(
+                    f"{divisions} lists post {_shown(number)} under {split_of[number]} and {split}: keep one"
+                )
+    if unknown := [number for number in split_of if number not in posts]:
+        raise InputError(
+            f"{divisions}: {len(unknown):,} of its {len(split_of):,} posts not in {path}, "
+            f"such as {_shown(unknown[0])}: {GET_IT}"
+        )
     return [
         _from_official(f"{path}, post {number}", post, split_of[number])
         for number, post in posts.items()
@@ -131,11 +142,13 @@ def _official(path: Path, divisions: Path) -> list[Post]:
 
 def _from_official(place: str, post: Any, split: str) -> Post:
     try:
-        people, text = post["annotators"], " ".join(post["post_tokens"])
+        people, tokens = post["annotators"], post["post_tokens"]
         labels, targets = ([person[key] for person in people] for key in ("label", "target"))
     except (KeyError, TypeError):
         raise InputError(f"{place}: no whole post with its labels and targets; {GET_IT}") from None
-    return _post(place, text, split, labels, targets)
+    if not _words(tokens):
+        raise InputError(f"{place}: post_tokens must list the words of the post, not {_shown(tokens)}")
+    return _post(place, " ".join(tokens), split, labels, targets)
 
 
 def _lines(path: Path) -> list[Post]:

@@ -26,6 +26,7 @@ from calmoe.pretrained import (
 
 LENGTH = 128  # tokens of a row, as in the paper: longer texts are cut, shorter ones filled up
 CHUNK = 10_000
+LEAST_TRAINING = 10  # rows
 
 
 def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> Tensor:
@@ -51,6 +52,34 @@ def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> 
         if cached is not None:
             _write(cached, ids)
     return ids
+
+
+def data_folder(data: str | Path) -> Path:
+    """The folder `data`; a file in it is easily given instead."""
+    folder = Path(data)
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: give the folder that it is in, --data {folder.parent}")
+    return folder
+
+
+def check_rows(path: Path, rows: dict[str, int]) -> None:
+    """Refuse splits, by name, of too few rows: it takes 10 to train, and one of each other."""
+    least = {name: LEAST_TRAINING if name == "train" else 1 for name in rows}
+    if any(rows[name] < least[name] for name in rows):
+        found, needed = (
+            ", ".join(f"{n} of {name}" for name, n in counts.items()) for counts in (rows, least)
+        )
+        raise InputError(f"{path} has too few rows by split, {found}: it needs at least {needed}")
+
+
+def text_notes(texts: Sequence[str]) -> tuple[str, ...]:
+    """How many texts are empty; they are rows like the others.
+
+    >>> text_notes(["good", " "])
+    ('1 of 2 texts is empty',)
+    """
+    empty = sum(not text.strip() for text in texts)
+    return (f"{empty} of {len(texts)} texts {'is' if empty == 1 else 'are'} empty",) if empty else ()
 
 
 def check_classes(path: Path, labels: np.ndarray, names: Sequence[str]) -> None:
