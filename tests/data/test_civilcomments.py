@@ -158,7 +158,12 @@ def rewrite(folder, change):
             lambda d: rewrite(d, lambda b: b.replace(b"article_id", b"toxicity", 1)),
             f"{FILE}, header: column toxicity is there more than once: keep one",
         ),
-        (lambda d: rewrite(d, lambda b: b""), f"{FILE}, header: no column comment_text, split, toxicity"),
+        (lambda d: rewrite(d, lambda b: b""), f"{FILE}, header: it is empty: the first line must name"),
+        (lambda d: rewrite(d, lambda b: b"\xef\xbb\xbf\n" + b), f"{FILE}, header: it is empty"),
+        (
+            lambda d: rewrite(d, lambda b: b.replace(b"comment_text,split", b"Comment_Text,part", 1)),
+            r"header: no column comment_text, split \(found Comment_Text: names are case-sensitive\); docs",
+        ),
         (
             lambda d: rewrite(d, lambda b: b.replace(b",", b";")),
             f"{FILE}, header: its columns are separated by semicolons: save it with commas",
@@ -189,7 +194,7 @@ def rewrite(folder, change):
         ),
         (
             lambda d: write_comments(d, 4),
-            "has 3 rows of split train and 0 of test: it needs 10 and 1 at least",
+            "too few rows by split, 3 of train, 0 of test: it needs at least 10 of train, 1 of test",
         ),
         (
             lambda d: write_comments(d, change=lambda row: {**row, "toxicity": 0.0}),
@@ -204,6 +209,22 @@ def test_what_is_wrong_is_named_in_one_line(encoder, tmp_path, break_it, words):
         civilcomments.load(tmp_path, encoder=encoder)
     assert str(tmp_path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_the_file_itself_is_answered_with_its_folder(encoder, tmp_path):
+    write_comments(tmp_path)
+    with pytest.raises(InputError, match=rf"{FILE} is a file: give the folder .*, --data {tmp_path}$"):
+        civilcomments.load(tmp_path / FILE, encoder=encoder)
+
+
+def test_empty_texts_are_told_where_they_count(encoder, tmp_path):
+    write_comments(tmp_path)
+    assert civilcomments.load(tmp_path, encoder=encoder).notes == ()
+    write_comments(
+        tmp_path, change=lambda row: {**row, **({"comment_text": " "} if row["id"] < 1005 else {})}
+    )
+    notes = civilcomments.load(tmp_path, encoder=encoder).notes
+    assert notes == ("4 of 320 texts are empty",)  # the fifth is of split val, which is not used
 
 
 def test_a_folder_and_an_encoder_are_needed(tmp_path):

@@ -15,7 +15,7 @@ import torch
 
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
-from calmoe.data.text import check_classes, token_ids
+from calmoe.data.text import check_classes, check_rows, data_folder, text_notes, token_ids
 from calmoe.errors import InputError
 from calmoe.files import is_utf8
 
@@ -52,14 +52,12 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
     check_protocol(protocol)
     if data is None:
         raise InputError(f"civilcomments needs a folder with {FILE}: give it with --data DIR, or {GET_IT}")
-    path = find_file(Path(data))
+    folder = data_folder(data)
+    path = find_file(folder)
     comments = read_comments(path)
     pool = drawn(np.flatnonzero(comments.splits == "train"))
     test = np.flatnonzero(comments.splits == "test")
-    if len(pool) < 10 or not len(test):
-        raise InputError(
-            f"{path} has {len(pool)} rows of split train and {len(test)} of test: it needs 10 and 1 at least"
-        )
+    check_rows(path, {"train": len(pool), "test": len(test)})
     labels = comments.toxic.astype(np.int64)
     train, validation = (
         last_rows_holdout(len(pool), HELD_OUT)
@@ -67,7 +65,8 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
         else stratified_holdout(labels[pool], HELD_OUT, SEED)
     )
     check_classes(path, labels[pool[train]], CLASSES)
-    ids = token_ids([comments.texts[row] for row in (*pool, *test)], encoder, Path(data))
+    texts = [comments.texts[row] for row in (*pool, *test)]
+    ids = token_ids(texts, encoder, folder)
     everything = Split(inputs=ids, labels=torch.from_numpy(labels[np.r_[pool, test]]))
     tested = everything.take(np.arange(len(pool), len(everything)))
     return ShiftDataset(
@@ -82,6 +81,7 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
         class_names=CLASSES,
         hard=ANY,
         protocol=protocol,
+        notes=text_notes(texts),
     )
 
 
@@ -148,6 +148,8 @@ def _check_header(header: list[str]) -> None:
     """All columns must be there, by name; in which order, and which others, does not matter."""
     if not is_utf8("".join(header)):
         raise InputError("it is not UTF-8: save the file as UTF-8")
+    if not any(header):
+        raise InputError(f"it is empty: the first line must name the columns, or {GET_IT}")
     needed = (TEXT, SPLIT, *NUMBERS)
     if twice := [name for name in needed if header.count(name) > 1]:
         raise InputError(f"column {', '.join(twice)} is there more than once: keep one")
@@ -157,7 +159,10 @@ def _check_header(header: list[str]) -> None:
     for separator, called in {";": "semicolons", "\t": "tabs", "|": "bars"}.items():
         if TEXT in ",".join(header).split(separator):
             raise InputError(f"its columns are separated by {called}: save it with commas")
-    raise InputError(f"no column {', '.join(missing)}; docs/text.md tells what each holds")
+    folded = {name.casefold() for name in missing}
+    near = [name for name in header if name.casefold() in folded]
+    found = f" (found {', '.join(near)}: names are case-sensitive)" if near else ""
+    raise InputError(f"no column {', '.join(missing)}{found}; docs/text.md tells what each holds")
 
 
 def _score(name: str, value: str) -> float:
