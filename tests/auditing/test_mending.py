@@ -69,6 +69,7 @@ def test_a_clean_world_is_left_alone():
         assert part.temperature == part.repaired
         assert (part.change.value, part.change.low, part.change.high) == pytest.approx((0, 0, 0), abs=1e-9)
     assert "none is offered beyond a temperature" in words(found)
+    assert [entry.text for entry in table(found).rows[1][3:]] == ["0.0000", "[0.0000, 0.0000]"]
 
 
 def test_impossible_labels_are_counted_and_left_out_of_the_nll():

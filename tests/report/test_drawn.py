@@ -153,3 +153,18 @@ def test_routing_draws_means_and_the_middle_half(curves):
         assert bar == pytest.approx((mean - stats.sem(means), mean + stats.sem(means)))
         quartiles = np.mean([[h["quantiles"][1], h["quantiles"][3]] for h in found], axis=0)
         assert list(middle.get_ydata()) == pytest.approx(quartiles)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 4, 30])
+def test_epochs_are_whole_numbers(curves, epochs):
+    (robust, *_) = by_method(curves)["robust"]
+    history = {
+        "epoch": [*range(3, 3 + epochs)],
+        "negative_share": [0.2] * epochs,
+        "gamma_eff": [2.0] * epochs,
+    }
+    for axes in tilt([{**robust, "history": history}]).figure.axes:
+        least, most = axes.get_xlim()
+        shown = [tick for tick in axes.get_xticks() if least <= tick <= most]
+        assert shown
+        assert all(tick == round(tick) for tick in shown)

@@ -125,3 +125,16 @@ def test_letters_can_be_read(curves):
 def test_nothing_to_draw_is_said():
     with pytest.raises(InputError, match="no rows under protocol 'published'"):
         targets_dots(rows(), "published", TITLES)
+
+
+def test_accuracy_ends_at_one():
+    perfect = [{**row, "accuracy": 1.0} for row in rows()]
+    for drawn in (
+        targets_scatter(perfect, "corrected", TITLES),
+        targets_scatter(rows(), "corrected", TITLES),
+    ):
+        for axes in drawn.figure.axes:
+            least, most = axes.get_xlim()
+            assert most < 1.001
+            assert max(x for x in axes.get_xticks() if least <= x <= most) <= 1
+            assert most > max(container[0].get_xdata()[0] for container in axes.containers)

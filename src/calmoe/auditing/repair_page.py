@@ -43,12 +43,13 @@ def table(found: Repair) -> Grid:
     """Before, after, and the paired change."""
 
     def row(title: str, key: str, part: Compared) -> tuple[Entry, ...]:
+        low, high = part.change.low, part.change.high
         return (
             label(title, key),
             number(part.temperature.value, decimals=4),
             number(part.repaired.value, decimals=4),
             signed(part.change.value, decimals=4),
-            interval(part.change.low, part.change.high, bold=part.change.low > 0 or part.change.high < 0),
+            interval(low, high, bold=low > 0 or high < 0, decimals=4),
         )
 
     rows = (

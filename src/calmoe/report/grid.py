@@ -196,11 +196,13 @@ def shortest(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
-def interval(low: float, high: float, bold: bool = False, missing: str = "–", sign: str = "+") -> Entry:
-    """Three decimals; more where it takes them to see that a bound is not zero."""
+def interval(
+    low: float, high: float, bold: bool = False, missing: str = "–", sign: str = "+", decimals: int = 3
+) -> Entry:
+    """So many decimals; more where it takes them to see that a bound is not zero."""
     if math.isnan(low) or math.isnan(high):
         return Entry(missing, (low, high), bold)
-    decimals = telling(low, high) if bold else 3
+    decimals = max(decimals, telling(low, high)) if bold else decimals
     return Entry(f"[{decimal(low, decimals, sign)}, {decimal(high, decimals, sign)}]", (low, high), bold)
 
 

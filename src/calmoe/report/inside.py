@@ -8,7 +8,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from calmoe.errors import InputError
 from calmoe.report.curves import QUANTILES, Curves, reachable
@@ -160,6 +160,7 @@ def tilt(of_runs: Sequence[Curves]) -> Drawn:
             told_of.append(f"{look.title} {title} {', '.join(ends)}")
         axes.set(xlabel="epoch", ylabel=title.replace("Γ_eff", r"$\Gamma_{\mathrm{eff}}$"))
         axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     panels[0].set_ylim(0, max(0.1, panels[0].get_ylim()[1]))
     panels[1].set_yscale("log", base=2)
     panels[1].yaxis.set_major_formatter("{x:g}")

@@ -84,7 +84,8 @@ def targets_scatter(rows: Rows, protocol: str, titles: Mapping[str, str]) -> Dra
             x, y = (_cell(summaries[target], method, column) for column in ("accuracy", "ece_ts"))
             error = np.nan_to_num([[y.standard_error], [x.standard_error]])
             marks: dict[str, Any] = {"marker": look.marker, "ls": "", "elinewidth": 0.7, "markersize": 4.5}
-            axes.errorbar([x.mean], [y.mean], *error, color=look.colour, **marks)
+            drawn = axes.errorbar([x.mean], [y.mean], *error, color=look.colour, **marks)
+            drawn[0].set_clip_on(False)  # whole at the end of the axis, too
         baseline = (
             _cell(summaries[target], "vanilla", "accuracy"),
             _cell(summaries[target], "vanilla", "ece_ts"),
@@ -94,6 +95,8 @@ def targets_scatter(rows: Rows, protocol: str, titles: Mapping[str, str]) -> Dra
                 line(value, color=LIGHT, lw=0.6, zorder=0)
         axes.set_title(title)
         axes.margins(0.12)
+        least, most = axes.get_xlim()
+        axes.set_xlim(right=min(most, 1 + 0.005 * (1 - least)))  # ends at 1, and leaves a bar there its width
         axes.set_ylim(bottom=0)
     for axes in grid.flat[len(blocks) :]:
         axes.remove()
