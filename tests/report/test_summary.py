@@ -162,3 +162,38 @@ def test_another_backbone_is_no_test_of_reproduction():
 def test_no_big_words(claim):
     found = VANILLA + rows("robust", [0.10, 0.121, 0.11]) + rows("fgr", [0.2, 0.3, 0.2])
     assert claim not in " ".join(words(found, methods=("vanilla", "fgr", "robust")).values()).lower()
+
+
+def test_where_there_was_no_temperature_the_scaled_values_are_said_to_be_raw():
+    found = VANILLA + rows("robust", [0.1, 0.3, 0.2], temperature_status="separable")
+    told = words(found)
+    assert told["What was done"].endswith(
+        "not augmented. In 3 of 6 models the validation rows are separable (every label already has the "
+        "highest probability), so no temperature is optimal and T stays 1: +TS is the raw value there."
+    )
+    assert "after one temperature where there is an optimal one." in told["Lowest means"]
+    one = words([{**VANILLA[0], "temperature_status": "separable"}], ("vanilla",), seeds=(42,))
+    assert "In the one model the validation rows" in one["What was done"]
+    fitted = words(VANILLA + rows("robust", [0.1, 0.3, 0.2]))
+    assert fitted["What was done"].endswith("not augmented.")
+    assert "after one temperature." in fitted["Lowest means"]
+
+
+def test_a_long_list_of_models_is_cut():
+    found = rows("vanilla", [0.2] * 7, temperature_status="separable")
+    told = words(found, ("vanilla",), seeds=range(42, 49))["Uncertain"]
+    assert told.endswith("Vanilla MoE seed 46 and 2 more (7 of 7 models).")
+    assert "seed 47" not in told
+
+
+def test_a_temperature_below_zero_has_its_own_reason():
+    found = [{**row, "protocol": "published", "temperature_status": "negative"} for row in VANILLA]
+    told = words(found, ("vanilla",), protocols=("published",))["What was done"]
+    assert "In all 3 models the published solver ran to a T that is not positive" in told
+
+
+def test_the_validation_rows_are_counted():
+    asked = Asked(
+        dataset="mine", methods=["vanilla"], seeds=[42], protocols=["corrected"], validation=[180, 180]
+    )
+    assert "Temperatures are fitted on 180 validation rows." in in_words(VANILLA, asked)[0].text

@@ -134,3 +134,41 @@ def test_comparisons_are_counted():
     assert "These are 6 comparisons" in told  # two metrics on two targets and their mean
     assert "about 0.3 would still stand out" in told
     assert "says nothing of another domain" in told
+
+
+SEPARABLE = (
+    "the validation rows are separable (every label already has the highest probability), so no temperature "
+    "is optimal and T stays 1: +TS is the raw value there."
+)
+
+
+def test_the_answer_says_where_there_was_no_temperature():
+    found = [{**row, "temperature_status": "separable"} for row in VANILLA + rows("robust", ece=LOWER)]
+    told = words(found)
+    assert told["The answer"].startswith(f"In all 12 models {SEPARABLE} No robust method is seen to beat")
+    assert told["What was done"].endswith("not augmented; in all 12 models there is no optimum.")
+    assert told["Instead of a temperature"] == (
+        "No model of Vanilla MoE has an optimal temperature: there is none to replace."
+    )
+    assert told["Uncertain"].endswith(
+        "Validation found no optimal temperature for Vanilla MoE seed 42 on Photo, Vanilla MoE seed 43 on "
+        "Photo, Vanilla MoE seed 44 on Photo, Vanilla MoE seed 42 on Sketch, Vanilla MoE seed 43 on Sketch "
+        "and 7 more (12 of 12 models)."
+    )
+
+
+def test_the_answer_counts_the_models_without_a_temperature():
+    found = VANILLA + rows("robust", ece=LOWER)
+    odd = ("separable", "separable", "uninformative")
+    found[:3] = [{**row, "temperature_status": s} for row, s in zip(found[:3], odd, strict=True)]
+    told = words(found)
+    assert told["The answer"].startswith(f"In 2 of 12 models {SEPARABLE} In 1 of 12 models the validation ")
+    assert told["What was done"].endswith("; in 3 of 12 models there is no optimum.")
+    assert "Robust methods as trained" in told["Instead of a temperature"]
+    assert "Vanilla MoE seed 44 on Photo (3 of 12 models)." in told["Uncertain"]
+
+
+def test_the_validation_rows_are_counted():
+    told = words(VANILLA, validation=[48, 1500, 48])["What was done"]
+    assert "temperatures are fitted on 48 to 1,500 validation rows of those." in told
+    assert "temperatures are fitted on rows of those." in words(VANILLA)["What was done"]

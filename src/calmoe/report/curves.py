@@ -62,6 +62,7 @@ def curves(
             "method": method,
             "experts": test.num_experts,
             "rows": {name: int(mask.sum()) for name, mask in parts.items()},
+            "validation_rows": len(validation),
             "temperature": temperature.temperature_,
             "temperature_status": temperature.status_,
             "raw": _view(log_probs.exp(), test, parts),

@@ -17,6 +17,7 @@ from calmoe.report.tables import (
     paired,
     summarise,
 )
+from calmoe.report.temperatures import consequences, few, not_fitted
 
 BASELINE = "vanilla"
 METRICS = {"nll_ts": "NLL", "ece_ts": "ECE", "hard_ece_ts": "Hard ECE"}  # the lower, the better
@@ -40,6 +41,7 @@ class Asked:
     protocols: Sequence[str]
     table: str = ""  # of the paper, if it is not called as the dataset is
     backbone: str = ""  # beside the paper's, where they differ
+    validation: Sequence[int] = ()  # rows that temperatures are fitted on, in any model; none if not known
 
     @property
     def protocol(self) -> str:
@@ -50,13 +52,15 @@ class Asked:
 def in_words(rows: Rows, asked: Asked) -> list[Point]:
     """What was trained, what came out best and by how much, what is uncertain, what is missing."""
     rows = [row for row in rows if row["method"] in asked.methods]
+    own = [row for row in rows if row["protocol"] == asked.protocol]
     cells = summarise(rows, asked.protocol)
     differences = paired(rows, asked.protocol, BASELINE, list(METRICS)) if BASELINE in cells else []
     points = [
         Point("What was done", _done(rows, asked)),
         Point(
             "Lowest means",
-            "Lower is better. Means over seeds, after one temperature.",
+            "Lower is better. Means over seeds, after one temperature"
+            f"{' where there is an optimal one' if not_fitted(own) else ''}.",
             _best(cells, differences),
         ),
         Point(f"Against {METHODS[BASELINE]}", *_against(differences, cells)),
@@ -73,9 +77,27 @@ def _done(rows: Rows, asked: Asked) -> str:
     seeds = sorted({row["seed"] for row in own})
     return (
         f"{many(len(methods), 'method')} on {asked.dataset}, {many(len(seeds), 'seed')} "
-        f"({listed(seeds)}): {method_titles(methods)}. {_test_set(own)}"
-        f"{asked.protocol.capitalize()} protocol: {PROTOCOLS.get(asked.protocol, 'see the documentation')}."
-    )
+        f"({listed(seeds)}): {method_titles(methods)}. {_test_set(own)}{_fitted_on(asked)}"
+        f"{protocol_told(asked)}. {consequences(own)}"
+    ).strip()
+
+
+def protocol_told(asked: Asked) -> str:
+    does = PROTOCOLS.get(asked.protocol, "see the documentation")
+    return f"{asked.protocol.capitalize()} protocol: {does}"
+
+
+def _fitted_on(asked: Asked) -> str:
+    return f"Temperatures are fitted on {rows_told(asked.validation)}. " if asked.validation else ""
+
+
+def rows_told(counts: Sequence[int]) -> str:
+    """
+    >>> rows_told([1500]), rows_told([54, 48, 54])
+    ('1,500 validation rows', '48 to 54 validation rows')
+    """
+    low, high = min(counts), max(counts)
+    return many(high, "validation row") if low == high else f"{low:,} to {high:,} validation rows"
 
 
 def _test_set(own: Rows) -> str:
@@ -190,11 +212,16 @@ def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]
         told.append(
             f"MoCaE, seed {listed(clamped)}: an expert's own temperature stopped at a bound, 0.1 or 10."
         )
-    odd = [row for row in own if row.get("temperature_status", "optimum") not in ("optimum", "published")]
+    odd = [f"{METHODS.get(row['method'], row['method'])} seed {row['seed']}" for row in not_fitted(own)]
     if odd:
-        where = listed([f"{METHODS.get(row['method'], row['method'])} seed {row['seed']}" for row in odd])
-        told.append(f"Validation found no optimal temperature for {where}.")
+        told.append(no_optimum_told(odd, len(own)))
     return told
+
+
+def no_optimum_told(names: Sequence[str], models: int) -> str:
+    """Which models have no optimal temperature, or the first of them."""
+    where = f"{listed(few(names))} ({len(names)} of {many(models, 'model')})"
+    return f"Validation found no optimal temperature for {where}."
 
 
 def _missing(rows: Rows, asked: Asked) -> tuple[str, list[str]]:

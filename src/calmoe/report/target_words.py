@@ -7,17 +7,20 @@ from calmoe.report.comparison import no_test, verdict_in_words
 from calmoe.report.page import Point
 from calmoe.report.summary import (
     BASELINE,
-    PROTOCOLS,
     Asked,
     listed,
     many,
     method_titles,
+    no_optimum_told,
+    protocol_told,
+    rows_told,
     side,
     told_difference,
     told_sides,
 )
 from calmoe.report.tables import FAMILIES, METHODS, PairedDifference, Rows
 from calmoe.report.targets import MEAN, compare_by_target, mean_over_targets, paired_by_target
+from calmoe.report.temperatures import all_separable, consequences, exceptions, not_fitted
 
 ROBUST = (*FAMILIES[1], *FAMILIES[2])  # trained against a shift
 JUDGED = {"ece_ts": "ECE+TS", "nll_ts": "NLL+TS"}  # the lower, the better
@@ -41,7 +44,7 @@ def targets_in_words(rows: Rows, asked: AskedTargets) -> list[Point]:
     points = [
         Point("What was done", _done(own, asked)),
         Point("The question", _question(asked), _methods_told(differences[MEAN], own)),
-        Point("The answer", _answer(differences[MEAN])),
+        Point("The answer", f"{consequences(own)} {_answer(differences[MEAN])}".strip()),
         Point("Instead of a temperature", *_as_trained(own, asked)),
         Point("By target", "", _by_target(differences, asked)),
         Point("Beside the paper", _beside(own, asked)),
@@ -58,11 +61,12 @@ def _done(own: Rows, asked: AskedTargets) -> str:
         [f"{title} ({sizes[t]:,} rows)" if t in sizes else title for t, title in asked.titles.items()]
     )
     backbone = f", {asked.backbone}" if asked.backbone else ""
+    fitted_on = rows_told(asked.validation) if asked.validation else "rows"
     return (
         f"{many(len(methods), 'method')} on {asked.dataset}{backbone}, {many(len(seeds), 'seed')} "
         f"({listed(seeds)}). {many(len(asked.titles), 'target')}: {on}; each was tested with models trained "
-        f"on the other domains, and temperatures are fitted on rows of those. {asked.protocol.capitalize()} "
-        f"protocol: {PROTOCOLS.get(asked.protocol, 'see the documentation')}."
+        f"on the other domains, and temperatures are fitted on {fitted_on} of those. "
+        f"{protocol_told(asked)}{exceptions(own)}."
     )
 
 
@@ -146,6 +150,8 @@ def _as_trained(own: Rows, asked: AskedTargets) -> tuple[str, list[str]]:
         f"Does the training do what a temperature does? Robust methods as trained, less {METHODS[BASELINE]} "
         "after its temperature, of the same mean."
     )
+    if told and all_separable([row for row in own if row["method"] == BASELINE]):
+        return f"No model of {METHODS[BASELINE]} has an optimal temperature: there is none to replace.", []
     return (question, told) if told else ("", [])
 
 
@@ -187,13 +193,12 @@ def _uncertain(
             f"These are {many(len(judged), 'comparison')} in ECE+TS and NLL+TS, not corrected for their "
             f"number: were there no difference at all, about {0.05 * len(judged):.1f} would still stand out."
         )
-    odd = [row for row in own if row.get("temperature_status", "optimum") not in ("optimum", "published")]
+    odd = [
+        f"{METHODS.get(r['method'], r['method'])} seed {r['seed']} on {asked.titles[r['target']]}"
+        for r in not_fitted(own)
+    ]
     if odd:
-        where = [
-            f"{METHODS.get(r['method'], r['method'])} seed {r['seed']} on {asked.titles[r['target']]}"
-            for r in odd
-        ]
-        told.append(f"Validation found no optimal temperature for {listed(where)}.")
+        told.append(no_optimum_told(odd, len(own)))
     return told
 
 
