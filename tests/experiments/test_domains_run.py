@@ -77,6 +77,9 @@ def test_the_report_needs_no_hard_subset(finished, images, tmp_path):
     page = (tmp_path / "report/report.html").read_text()
     assert "Calibration on domains-photo" in page
     assert "These data have no hard subset" in page
+    assert "levels" not in result.stdout + page
+    assert "“hard”" not in page
+    assert "Temperatures are fitted on " in page
     assert "calmoe run domains --data DIR --target photo" in page
     assert (tmp_path / "report/figures/examples.png").exists()
     assert "by 3 classes" in page

@@ -8,10 +8,12 @@ from calmoe.data import pacs
 from calmoe.experiments import overview as overview_room
 from calmoe.experiments import reporting
 from calmoe.experiments.overview import overview_of, overview_page, overview_tables
-from calmoe.experiments.pages import CAPTIONS, HOW, run_page
+from calmoe.experiments.page_words import CAPTIONS, HOW, captions
+from calmoe.experiments.pages import run_captions, run_page
 from calmoe.experiments.reporting import Written, tables
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import load_preset, narrowed, run_title, with_settings
+from calmoe.report.page import Picture
 from calmoe.report.tables import COLUMNS
 from run_folders import plain
 
@@ -215,3 +217,38 @@ def test_every_target_is_written_where_its_link_leads(monkeypatch, tmp_path):
     for place in places:
         assert f'href="{place}/report.html"' in page.read_text()
     assert (tmp_path / "tables/corrected.csv").exists()
+
+
+def test_words_fit_what_the_run_has():
+    of = sources("sketch")
+    pictures = {name: Picture(name, b"", "", caption) for name, caption in run_captions(of).items()}
+    page = run_page(of, tables(of), pictures, {})
+    said = " ".join(
+        [section.how for section in page.sections]
+        + [figure.caption for section in page.sections for figure in section.figures]
+    )
+    assert "hard" not in said
+    assert "Validation ECE, on the domains trained on, against test ECE, on the target domain, as" in said
+    assert "test images on which the baseline" in said
+    for row in of.runs[0].rows:
+        row["n_hard"] = 30
+    assert run_captions(of)["frontier"].startswith("ECE against hard ECE as one temperature sweeps")
+    page = run_page(of, tables(of), {"examples": pictures["examples"]}, {})
+    how = {section.heading: section.how for section in page.sections}
+    assert "“hard” is the hard subset" in how["Results"]
+    assert "hard test images on which the baseline" in how["Example failures"]
+
+
+def test_without_domains_the_frontier_is_of_validation_and_test():
+    assert captions(hard=False, target=False)["frontier"].startswith("Validation ECE against test ECE as one")
+    for hard in (True, False):
+        said = captions(hard, target=True)["frontier"]
+        assert "no line on the right where some seed needs a budget above 0.12" in said
+
+
+def test_the_scores_name_the_worst_group_only_where_there_is_one():
+    of = sources("sketch")
+    assert "worst group" in tables(of)["corrected-scores"].caption
+    for row in of.runs[0].rows:
+        row |= dict.fromkeys(f"worst_group_{name}" for name in ("accuracy", "ece", "ece_ts"))
+    assert tables(of)["corrected-scores"].caption.endswith("corrected protocol; proper scores")

@@ -89,6 +89,7 @@ def test_each_target_has_its_own_report_and_all_have_one(report, runs):
     page = (report / "report.html").read_text()
     assert "3 targets: clipart (30 rows), photo (30 rows) and sketch (30 rows)" in page
     assert "Nothing: every method has all 2 seeds on every target." in page
+    assert "temperatures are fitted on 6 validation rows of those" in page
 
 
 @pytest.mark.slow

@@ -248,6 +248,7 @@ def test_nothing_but_a_single_expert_without_groups():
     scaled = [f"{name}{suffix}" for name in ("reliability", "histograms") for suffix in ("", "_scaled")]
     assert list(drawn) == [*scaled, "frontier"]
     assert all(missing.values())
+    assert "levels" not in missing  # no column of agreement, so no such figure
 
 
 def test_errors_say_what_is_missing(curves):

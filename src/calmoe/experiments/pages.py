@@ -9,83 +9,18 @@ from typing import Any
 import calmoe
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
+from calmoe.experiments.page_words import FIGURES, HARD, captions, how_to_read
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import backbone_of, load_preset, run_name, run_title
 from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
-from calmoe.report.figures import THIN
 from calmoe.report.grid import Entry, Heading, label, shortest
 from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
 from calmoe.report.published import table_of
 from calmoe.report.summary import Asked, in_words, many
 from calmoe.report.sweeps import SETTINGS, sweep_in_words
 from calmoe.report.tables import METHODS
-
-BARS = "Bars are one standard error over seeds."
-BINS = (
-    f"Bars are 95 % intervals. Faint points are bins of fewer than {THIN} rows, in the mean over seeds: "
-    "their accuracy says little."
-)
-CAPTIONS = {
-    "reliability": "Reliability, as trained. Points above the dotted line: less sure than right; below: more "
-    f"sure than right. {BINS} The strip shows how many rows have that confidence.",
-    "reliability_scaled": f"Reliability, after the temperature that validation chose. {BINS}",
-    "histograms": "How confident each method is, as trained. The gap is mean confidence minus accuracy: "
-    "above zero is overconfident.",
-    "histograms_scaled": "How confident each method is, after the temperature that validation chose.",
-    "groups": "Accuracy and ECE of every group, as trained. Compare methods within a group: small groups "
-    f"have an inflated ECE. {BARS}",
-    "groups_scaled": f"Accuracy and ECE of every group, after the temperature that validation chose. {BARS}",
-    "levels": "Accuracy and mean confidence by level of agreement. Where confidence lies above accuracy, the "
-    "method is overconfident on those rows. Bars are 95 % intervals of the accuracy, bands one standard "
-    "error of the confidence over seeds.",
-    "frontier": "ECE against hard ECE (for a new domain: validation's against the target's) as one "
-    "temperature sweeps, and the lowest that any temperature reaches within a budget. Curves that coincide "
-    "differ by their temperature alone. Bars and bands are one standard error over seeds.",
-    "tilt": "The tilted objectives during training: how many examples are pushed away, and how far the "
-    "adversary's weights are from even (Γ_eff = 1 is even). Bands are one standard error over seeds. Robust "
-    "Filtered is not here: it tilts a part of each batch only, and training keeps no record of its weights.",
-    "routing": "How evenly the router spreads its weight, and how much the experts disagree, on easy and on "
-    "hard rows where there are hard ones. Thin bars are one standard error over seeds.",
-    "examples": "Each method's probabilities for the true class and the likeliest others, from one seed.",
-    "domains": "Example images; the target domain was not trained on.",
-    "eta_gamma": "How far the tilted weights of a batch are from even, by η, in the last epoch.",
-}
-HOW = {
-    "results": "ECE is the average gap between confidence and accuracy; NLL and Brier also reward being "
-    "right. “+TS” is after one temperature fitted on validation, “hard” is the hard subset. Bold is the best "
-    "mean of those with the most seeds, which alone proves nothing. Select a heading to sort.",
-    "paired": "Each method minus Vanilla MoE, seed by seed. Below zero is better, but for accuracy. Bold "
-    "intervals leave out zero; they are not corrected for their number.",
-    "comparison": "The paper's cells beside ours, mean ± standard error over seeds. Where both are of one "
-    "experiment, a difference of more than two combined standard errors is marked.",
-    "confidence": "Is a method right as often as it says? Perfect calibration lies on the dotted line. "
-    "All figures: {protocol} protocol, with one temperature fitted to convergence; those of MoCaE's experts "
-    "are fitted as the protocol says.",
-    "groups": "A method can be calibrated on average and not within any group.",
-    "frontier": "Much of a method's advantage can be its temperature. This asks what is left when every "
-    "method may choose its own.",
-    "inside": "What the objective, the router and the experts do.",
-    "examples": "The worst failures, not typical images: hard test images on which the baseline, Vanilla MoE "
-    "if it was run, is wrong with the most confidence. Some labels are doubtful themselves.",
-    "domains": "What shifts: one image of every class in every domain.",
-    "eta": "η sets how hard training leans on its largest losses; all else stays. Bars are standard errors "
-    "over seeds. Choose η by validation, not from these test rows.",
-    "warmup": "How many epochs of plain training come before the robust objective; all else stays. Bars are "
-    "standard errors over seeds. Choose it by validation, not from these test rows.",
-}
-FIGURES = {
-    "Confidence and accuracy": (
-        "confidence",
-        ("reliability", "reliability_scaled", "histograms", "histograms_scaled"),
-    ),
-    "Groups": ("groups", ("groups", "groups_scaled", "levels")),
-    "What a temperature can do": ("frontier", ("frontier",)),
-    "Inside the mixture": ("inside", ("tilt", "routing")),
-    "Example failures": ("examples", ("examples",)),
-    "Domains": ("domains", ("domains",)),
-}
 
 
 def run_page(
@@ -95,18 +30,33 @@ def run_page(
     spec = sources.record["spec"]
     counted = f"{many(len(spec['methods']), 'method')}, {many(len(spec['seeds']), 'seed')}"
     swept = f", {many(len(sources.sweeps), 'sweep')}" if sources.sweeps else ""
+    how = how_to_read(_has_hard(sources))
     return Page(
         title=f"Calibration on {run_name(spec)}",
         subtitle=f"{counted}{swept}; a run of calmoe",
         summary=_summary(sources),
         sections=[
-            *_table_sections(grids, spec["dataset"]),
-            *_figure_sections(pictures, missing, spec["protocol"]),
-            *_sweep_sections(sources, grids, pictures, missing),
+            *_table_sections(grids, spec["dataset"], how),
+            *_figure_sections(pictures, missing, spec["protocol"], how),
+            *_sweep_sections(sources, grids, pictures, missing, how),
         ],
         facts=run_facts(sources.record, sources.all, reproduce(sources)),
         footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
     )
+
+
+def run_captions(sources: Sources) -> dict[str, str]:
+    """Of a run's figures, by name."""
+    return captions(_has_hard(sources), bool(sources.record["spec"].get("target")))
+
+
+def validation_rows(sources: Sources) -> list[int]:
+    """On how many rows each model's temperature is fitted."""
+    return [curves["validation_rows"] for curves in sources.curves]
+
+
+def _has_hard(sources: Sources) -> bool:
+    return any(row.get("n_hard") for row in sources.rows)
 
 
 def _summary(sources: Sources) -> list[Point]:
@@ -120,6 +70,7 @@ def _summary(sources: Sources) -> list[Point]:
             seeds=spec["seeds"],
             protocols=record["protocols"],
             backbone=backbone_of(spec),
+            validation=validation_rows(sources),
         )
         points = in_words(sources.rows, asked)
     for setting, sweep in sources.sweeps.items():
@@ -128,15 +79,7 @@ def _summary(sources: Sources) -> list[Point]:
     return points
 
 
-HARD = {
-    "digits": "Hard on digits: images of whose 15 nearest training images, in pixels, less than 70 % bear "
-    "their label. That share is what the figures call agreement; it stands in for people's.",
-    "cifar10h": "Hard on CIFAR-10H: images on which less than 70 % of the people asked agree. That share is "
-    "what the figures call agreement.",
-}
-
-
-def _table_sections(grids: Mapping[str, Grid], dataset: str) -> list[Section]:
+def _table_sections(grids: Mapping[str, Grid], dataset: str, how: Mapping[str, str]) -> list[Section]:
     results = [f"{protocol}{kind}" for protocol in PROTOCOLS for kind in ("", "-scores")]
     sections = {
         "Results": ("results", [grid for name, grid in grids.items() if name in results]),
@@ -146,32 +89,36 @@ def _table_sections(grids: Mapping[str, Grid], dataset: str) -> list[Section]:
     return [
         Section(
             heading=heading,
-            how=HOW[how],
+            how=how[told],
             tables=of,
-            notes=[HARD[dataset]] if how == "results" and dataset in HARD else [],
+            notes=[HARD[dataset]] if told == "results" and dataset in HARD else [],
         )
-        for heading, (how, of) in sections.items()
+        for heading, (told, of) in sections.items()
         if of
     ]
 
 
 def _figure_sections(
-    pictures: Mapping[str, Picture], missing: Mapping[str, str], protocol: str
+    pictures: Mapping[str, Picture], missing: Mapping[str, str], protocol: str, how: Mapping[str, str]
 ) -> list[Section]:
     sections = [
         Section(
             heading=heading,
-            how=HOW[how].format(protocol=protocol),
+            how=how[told].format(protocol=protocol),
             figures=[pictures[name] for name in names if name in pictures],
             notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
         )
-        for heading, (how, names) in FIGURES.items()
+        for heading, (told, names) in FIGURES.items()
     ]
     return [section for section in sections if section.figures or section.notes]
 
 
 def _sweep_sections(
-    sources: Sources, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
+    sources: Sources,
+    grids: Mapping[str, Grid],
+    pictures: Mapping[str, Picture],
+    missing: Mapping[str, str],
+    how: Mapping[str, str],
 ) -> list[Section]:
     sections = []
     for setting in sources.sweeps:
@@ -179,7 +126,7 @@ def _sweep_sections(
         sections.append(
             Section(
                 heading=f"Sweep of {SETTINGS[setting]}",
-                how=HOW[setting],
+                how=how[setting],
                 tables=[grid for name, grid in grids.items() if name.startswith(tuple(own))],
                 figures=[pictures[name] for name in own if name in pictures],
                 notes=[f"Not drawn, {name}: {missing[name]}." for name in own if name in missing],

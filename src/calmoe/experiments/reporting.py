@@ -14,7 +14,7 @@ from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
 from calmoe.experiments import overview
 from calmoe.experiments.engine import expected, results_table, threads
-from calmoe.experiments.pages import CAPTIONS, run_page
+from calmoe.experiments.pages import run_captions, run_page
 from calmoe.experiments.records import portable
 from calmoe.experiments.sources import (
     Rows,
@@ -63,11 +63,11 @@ def tables(sources: Sources) -> dict[str, Grid]:
     if rows:
         grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
         for protocol in protocols:
-            caption = (
-                f"{dataset}, {protocol} protocol; proper scores, and the worst group of at least 30 rows"
-            )
             summary = summarise(rows, protocol)
-            grids[f"{protocol}-scores"] = main_table(summary, known_columns(summary, SCORES), caption)
+            columns = known_columns(summary, SCORES)
+            worst = ", and the worst group of at least 30 rows" * ("worst_group_ece" in columns)
+            caption = f"{dataset}, {protocol} protocol; proper scores{worst}"
+            grids[f"{protocol}-scores"] = main_table(summary, columns, caption)
     for protocol in protocols:
         if any(row["method"] == "vanilla" for row in rows):
             columns = known_columns(summarise(rows, protocol), PAIRED)
@@ -185,7 +185,7 @@ def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Writ
     drawn, missing = figures(sources, to, dataset)
     protocol = sources.record["spec"]["protocol"]
     swept = {f"sweep_{name}": sweep_caption(sweep.rows, protocol) for name, sweep in sources.sweeps.items()}
-    pictures, unsaved = _write_all(to, grids, drawn, CAPTIONS | swept, sources.all, pdf)
+    pictures, unsaved = _write_all(to, grids, drawn, run_captions(sources) | swept, sources.all, pdf)
     missing |= unsaved
     if sources.runs:
         _write_rows(to / RESULTS, sources.rows)

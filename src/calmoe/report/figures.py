@@ -39,7 +39,7 @@ from calmoe.report.drawing import (
     seeds_told,
     told,
 )
-from calmoe.report.grouped import groups, levels
+from calmoe.report.grouped import LEVEL, groups, levels
 from calmoe.report.inside import frontier, routing, tilt
 
 THIN = 10  # rows, in the mean over seeds: a bin with fewer is drawn faint and not joined to its neighbours
@@ -207,5 +207,10 @@ FIGURES: dict[str, Callable[[Sequence[Curves]], Drawn]] = {
 
 
 def draw(of_runs: Sequence[Curves]) -> tuple[dict[str, Drawn], dict[str, str]]:
-    """All figures by name, and by name why one is missing."""
-    return draw_all({name: partial(figure, of_runs) for name, figure in FIGURES.items()})
+    """All figures by name, and by name why one is missing.
+
+    Data without levels of agreement can have no such figure: that is nothing to be told.
+    """
+    has_levels = any(LEVEL in c["raw"]["groups"] for c in of_runs)
+    names = [name for name in FIGURES if has_levels or name != "levels"]
+    return draw_all({name: partial(FIGURES[name], of_runs) for name in names})
