@@ -263,6 +263,8 @@ def report_command(
     typer.echo(f"{figures} in {folder / 'figures'}: {', '.join(written.figures)}")
     for name, reason in written.missing.items():
         typer.echo(f"no figure {name}: {reason}")
+    for name in written.older:
+        typer.echo(f"note: {folder / name} is of an older report and not of this one; remove it, or keep it")
     typer.echo(f"the report is {written.page}")
 
 

@@ -1,5 +1,6 @@
 """One report over targets, from made-up results: what does not need training."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from calmoe.data import pacs
 from calmoe.experiments import overview as overview_room
 from calmoe.experiments import reporting
-from calmoe.experiments.overview import overview_of, overview_page, overview_tables
+from calmoe.experiments.overview import left_over, overview_of, overview_page, overview_tables
 from calmoe.experiments.page_words import CAPTIONS, HOW, captions
 from calmoe.experiments.pages import run_captions, run_page
 from calmoe.experiments.reporting import Written, tables
@@ -252,3 +253,26 @@ def test_the_scores_name_the_worst_group_only_where_there_is_one():
     for row in of.runs[0].rows:
         row |= dict.fromkeys(f"worst_group_{name}" for name in ("accuracy", "ece", "ece_ts"))
     assert tables(of)["corrected-scores"].caption.endswith("corrected protocol; proper scores")
+
+
+def older_report(folder, target):
+    folder.mkdir()
+    (folder / "report.html").write_text("a whole report")
+    (folder / "sources.json").write_text(json.dumps([{"spec": {"target": target}}]))
+
+
+def test_folders_of_an_older_report_are_told_and_left(tmp_path):
+    for name, target in (("photo", "photo"), ("target-tables", "tables"), ("sketch", "sketch")):
+        older_report(tmp_path / name, target)
+    older_report(tmp_path / "mine", "photo")  # named otherwise: a report of its own
+    older_report(tmp_path / "digits", "")
+    older_report(tmp_path / "no-page", "no-page")
+    (tmp_path / "no-page/report.html").unlink()
+    for name, text in (("notes", "{"), ("other", "[]"), ("list", "[3]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sources.json").write_text(text)
+    assert left_over(tmp_path, ["sketch"]) == ["photo", "target-tables"]
+    assert left_over(tmp_path / "none") == []
+    links = overview_page(overview(), {}, {}, {}, left_over(tmp_path, ["sketch"])).sections[-1]
+    assert links.notes == ["Of an older report and not of this one: photo, target-tables."]
+    assert overview_page(overview(), {}, {}, {}).sections[-1].notes == []

@@ -152,6 +152,17 @@ def test_a_sweep_goes_into_its_targets_own_report(runs, images, undrawn, tmp_pat
     assert not (tmp_path / "none").exists()
 
 
+def test_a_report_over_an_older_one_of_more_targets_says_what_is_left(runs, undrawn, tmp_path):
+    assert "note:" not in calmoe("report", *runs.values(), "--to", tmp_path).stdout
+    for folders, left in ((["clipart", "photo"], ["sketch"]), (["photo"], ["clipart", "photo", "sketch"])):
+        result = calmoe("report", *(runs[name] for name in folders), "--to", tmp_path)
+        assert result.exit_code == 0, result.output
+        notes = [line for line in result.stdout.splitlines() if line.startswith("note: ")]
+        said = "is of an older report and not of this one; remove it, or keep it"
+        assert notes == [f"note: {tmp_path / name} {said}" for name in left]
+        assert (tmp_path / "sketch/report.html").exists()
+
+
 def assert_refused(result, said):
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("error: ")

@@ -1,7 +1,10 @@
 """Runs on several targets of one dataset as one report: its tables, its figures, its page."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import calmoe
@@ -131,6 +134,24 @@ def overview_of(targets: Mapping[str, Sources]) -> Overview:
     return Overview({target: targets[target] for target in target_titles(dataset, targets)})
 
 
+def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
+    """Folders that an older report on targets wrote in `to`, but for those that are written `now`.
+
+    They are told and not removed: whoever keeps notes beside a page keeps them.
+    """
+    found = []
+    for sources in to.glob("*/sources.json"):
+        folder = sources.parent
+        try:
+            target = json.loads(sources.read_bytes())[0]["spec"]["target"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)
+        if own and folder.name not in now and (folder / "report.html").is_file():
+            found.append(folder.name)
+    return sorted(found)
+
+
 def overview_tables(overview: Overview) -> dict[str, Grid]:
     """By name, under each protocol: the paper's table, proper scores, paired differences, published cells."""
     rows, titles, record = overview.rows, overview.titles, overview.record
@@ -172,9 +193,13 @@ def overview_figures(
 
 
 def overview_page(
-    overview: Overview, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
+    overview: Overview,
+    grids: Mapping[str, Grid],
+    pictures: Mapping[str, Picture],
+    missing: Mapping[str, str],
+    older: Sequence[str] = (),
 ) -> Page:
-    """All targets as a page, with links to each one's own."""
+    """All targets as a page, with links to each one's own. older: folders of an older report beside them."""
     record, titles = overview.record, overview.titles
     spec, how = record["spec"], HOW | OWN_HOW
     sections = [
@@ -190,7 +215,10 @@ def overview_page(
     pages = {title: f"{overview.folders[target]}/report.html" for target, title in titles.items()}
     links = {f"{title}: {page}": page for title, page in pages.items()}
     own = Section(
-        heading="Each target", how="A whole report of each, in folders beside this page.", links=links
+        heading="Each target",
+        how="A whole report of each, in folders beside this page.",
+        links=links,
+        notes=[f"Of an older report and not of this one: {', '.join(older)}."] if older else [],
     )
     named = f"{spec['dataset']}, target {', '.join(titles)}"
     counted = [(spec["methods"], "method"), (spec["seeds"], "seed"), (titles, "target")]

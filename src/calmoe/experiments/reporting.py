@@ -138,12 +138,13 @@ def timing(runs: Sequence[Source]) -> dict[str, dict[str, float]]:
 
 
 class Written(NamedTuple):
-    """The page, the names of the tables and figures, and why a figure is missing."""
+    """The page, the names of the tables and figures, why a figure is missing, an older report's folders."""
 
     page: Path
     tables: list[str]
     figures: list[str]
     missing: dict[str, str]
+    older: Sequence[str] = ()
 
 
 def write_report(
@@ -168,7 +169,7 @@ def write_report(
         targets = read_targets(folders)
         if len(targets) == 1:
             (sources,) = targets.values()
-            return _write_run(sources, where, data, pdf)
+            return _write_run(sources, where, data, pdf)._replace(older=overview.left_over(where))
         if to is None:
             raise InputError(
                 f"runs on {len(targets)} targets make a report of their own: say where, --to DIR"
@@ -207,9 +208,10 @@ def _write_overview(of: overview.Overview, to: Path, data: Path | None, pdf: boo
     pictures, unsaved = _write_all(to, grids, drawn, overview.CAPTIONS, of.all, pdf)
     undrawn |= unsaved
     _write_rows(to / RESULTS, of.rows)
-    page = overview.overview_page(of, grids, pictures, undrawn)
+    older = overview.left_over(to, of.folders.values())
+    page = overview.overview_page(of, grids, pictures, undrawn, older)
     write_whole(to / "report.html", page.html().encode())
-    return Written(to / "report.html", list(grids), list(pictures), missing | undrawn)
+    return Written(to / "report.html", list(grids), list(pictures), missing | undrawn, older)
 
 
 def _write_all(
