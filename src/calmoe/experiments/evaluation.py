@@ -16,10 +16,10 @@ from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.report.grid import shortest
 from calmoe.report.summary import many
+from calmoe.report.temperatures import FITTED
 
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
-FITTED = ("optimum", "published")  # what a temperature is, if all went well
 TOLD = 5  # rows that a note names
 LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
 
