@@ -42,6 +42,9 @@ def test_an_option_and_a_setting_do_not_quarrel_in_silence():
     for option, value in (("target", "a"), ("seeds", "1"), ("methods", "fgr")):
         told = refused("run", "digits", f"--{option}", value, "--set", f"{option}=b")
         assert f"{option} is given twice: leave out --{option} or --set {option}=b" in told
+    of = calmoe("sweep", "eta", "digits", "--set", "methods=['entropic']", "--dry-run")  # one, by either way
+    assert of.exit_code == 0, of.output
+    assert "Entropic Risk" in of.stdout
 
 
 def test_only_report_asks_for_what_the_folder_holds(tmp_path):

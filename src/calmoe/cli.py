@@ -156,10 +156,11 @@ def sweep_command(
 
     Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
     """
+    from calmoe.experiments.spec import load_preset, narrowed
     from calmoe.experiments.sweep import parse_values
 
     given = (seeds, settings, protocol, target)
-    spec = _spec(dataset, None, methods or "robust", *given)
+    spec = _spec(dataset, narrowed(load_preset(dataset), methods=("robust",)), methods, *given)
     folder, how = out or Path("runs") / f"{spec.name}-{setting}", (only_report, time_limit, tensorboard)
     sweep = None
     if only_report:
@@ -347,11 +348,14 @@ def export_command(
     """
     from calmoe.experiments.export import export
     from calmoe.experiments.spec import parse_methods, parse_seeds
+    from calmoe.files import legible
     from calmoe.report.summary import many
 
     chosen = parse_methods(methods) if methods is not None else None
-    written = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
-    typer.echo(f"{many(len(written), 'file')}, such as {written[-1]}: `calmoe audit` reads them")
+    files, notes = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
+    for note in notes:
+        typer.echo(f"note: {note}")
+    typer.echo(f"{many(len(files), 'file')}, such as {legible(files[-1])}: `calmoe audit` reads them")
 
 
 @app.command("data")

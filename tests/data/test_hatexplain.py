@@ -180,7 +180,7 @@ def divisions_with(change):
         (
             write_official,
             divisions_with(lambda d: d["train"].extend(["x_gab", "y_gab"])),
-            r'divisions\.json lists 242 posts, and 2 of them are not in .*dataset\.json, such as "x_gab"',
+            r'divisions\.json lists 242 posts, and .*dataset\.json lacks 2 of them, such as "x_gab"',
         ),
         (
             write_official,

@@ -3,6 +3,7 @@ import json
 import multiprocessing
 import os
 import random
+import shlex
 import shutil
 import sys
 import time
@@ -83,14 +84,14 @@ def test_more_methods_and_seeds_are_added(finished, reference, tiny, quiet):
 
 
 def test_another_run_is_refused(finished, tiny, quiet):
-    repeat = "to add to it, repeat --set eta=2.0; or give another --out"
+    repeat = "to use it, repeat --set eta=2.0; or give another --out"
     with pytest.raises(InputError, match=rf"training\.eta is 2\.0 there, 3\.0 here\): {repeat}"):
         run(with_settings(tiny, ["eta=3"]), finished, console=quiet)
-    others = ["eta=3", "hidden=[9]", "experts=2", "batch=7", "router_hidden=5"]
+    others = ["eta=3", "hidden=[9, 9]", "experts=2", "batch=7", "router_hidden=5"]
     with pytest.raises(InputError, match="repeat ") as refusal:
         run(with_settings(tiny, others), finished, console=quiet)
     told = str(refusal.value).partition("repeat ")[2].partition("; or")[0]
-    settings = [part.strip("'") for part in told.replace("--set ", "").split(" ")]
+    settings = shlex.split(told)[1::2]
     assert with_settings(with_settings(tiny, others), settings) == tiny
     with pytest.raises(InputError, match="protocol is 'corrected' there, 'published' here"):
         run(narrowed(tiny, protocol="published"), finished, console=quiet)

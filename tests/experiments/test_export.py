@@ -3,8 +3,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from calmoe.calibration import Temperature
 from calmoe.cli import app
 from calmoe.errors import InputError
+from calmoe.experiments.curves import models
 from calmoe.experiments.export import export
 from calmoe.experiments.store import read_results
 from calmoe.metrics import ece, nll
@@ -14,7 +16,8 @@ from calmoe.predictions import Predictions
 @pytest.mark.parametrize("scaled", [False, True])
 def test_the_files_give_the_scores_of_the_results(reference, tmp_path, scaled):
     rows = {(row["method"], row["seed"]): row for row in read_results(reference)}
-    written = export(reference, tmp_path, scaled=scaled)
+    written, notes = export(reference, tmp_path, scaled=scaled)
+    assert notes == []
     names = {path.relative_to(tmp_path).as_posix() for path in written}
     assert names == {f"{m}-{s}/{split}.safetensors" for m, s in rows for split in ("validation", "test")}
     end = "_ts" if scaled else ""
@@ -23,8 +26,46 @@ def test_the_files_give_the_scores_of_the_results(reference, tmp_path, scaled):
         assert ece(found.output.probs, found.labels) == pytest.approx(row[f"ece{end}"], abs=1e-6)
         assert nll(found.output.log_probs, found.labels) == pytest.approx(row[f"nll{end}"], abs=1e-6)
         assert found.metadata["method"] == method
-        assert (found.metadata["split"], found.metadata["scaled"]) == ("test", scaled)
+        assert found.metadata["split"] == "test"
+        assert found.metadata["temperature"] == (row["temperature"] if scaled else None)
         assert np.asarray(found.groups["hard"]).sum() == row["n_hard"]
+
+
+def test_validation_is_the_protocols_own(reference, tmp_path):
+    export(reference, tmp_path)
+    for model in models(reference):
+        own = Predictions.load(tmp_path / f"{model.method}-{model.seed}" / "validation.safetensors")
+        assert torch.equal(own.output.log_probs, model.validation.output.log_probs.float())
+        assert torch.equal(own.known_labels, model.validation.known_labels)
+
+
+def test_a_temperature_that_is_no_optimum_is_told(reference, tmp_path, monkeypatch):
+    separable = Temperature()
+    separable.temperature_, separable.status_ = 1.0, "separable"
+    monkeypatch.setattr(Temperature, "fit", lambda *_: separable)
+    _, notes = export(reference, tmp_path, ["vanilla"], scaled=True)
+    assert notes == ["vanilla-42: validation has no optimal temperature (separable, T = 1)"]
+
+
+def test_nothing_is_overwritten(reference, tmp_path):
+    export(reference, tmp_path, ["vanilla"])
+    with pytest.raises(InputError, match="vanilla-42 is there already: give another --to"):
+        export(reference, tmp_path, scaled=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["vanilla-42"]
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="--to must be a folder"):
+        export(reference, tmp_path / "file")
+
+
+def test_a_damaged_model_is_not_left_out_in_silence(finished, tmp_path):
+    victim = next(model for model in models(finished) if model.method == "robust")
+    for path in finished.glob("nodes/*/test.safetensors"):
+        if torch.equal(Predictions.load(path).output.log_probs, victim.test.output.log_probs):
+            path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"has not finished robust seed 42: .*choose others by --methods"):
+        export(finished, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert len(export(finished, tmp_path / "out", ["vanilla"]).files) == 2
 
 
 def test_a_temperature_changes_the_mixture_and_not_its_experts(reference, tmp_path):

@@ -130,7 +130,7 @@ def _official(path: Path, divisions: Path) -> list[Post]:
                 )
     if unknown := [number for number in split_of if number not in posts]:
         raise InputError(
-            f"{divisions} lists {len(split_of):,} posts, and {len(unknown):,} of them are not in {path}, "
+            f"{divisions} lists {len(split_of):,} posts, and {path} lacks {len(unknown):,} of them, "
             f"such as {_shown(unknown[0])}: {GET_IT}"
         )
     return [

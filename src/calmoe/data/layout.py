@@ -1,7 +1,8 @@
 """Images in folders DIR/domain/class/image: which files count, and what to tell of the rest."""
 
 import os
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from calmoe.data.decoding import SUFFIXES
@@ -43,10 +44,13 @@ def empty_folders(root: Path) -> list[str]:
     return [folder.name for folder in _folders(root) if not any(map(_images, _folders(folder)))]
 
 
-def deeper(root: Path) -> str:
-    """A hint, where the domains are one folder deeper: DIR/inner/domain/class/image."""
-    inner = next((folder for folder in _folders(root) if len(find_images(folder)) > 1), None)
-    return f"; did you mean --data {inner}?" if inner else ""
+def deeper(root: Path, needed: Collection[str] = ()) -> str:
+    """A hint, where domains, with all `needed` ones, are one folder deeper: DIR/inner/domain/class/image."""
+    for folder in _folders(root):
+        found = find_images(folder)
+        if len(found) > 1 and found.keys() >= set(needed):
+            return f"; did you mean --data {shlex.quote(str(folder))}?"
+    return ""
 
 
 def layout_notes(root: Path, layout: Layout) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
         if domain not in found:
             why = NO_IMAGES if domain in empty_folders(root) else "is missing"
             raise InputError(
-                f"{root / domain} {why}: PACS has the domains {', '.join(DOMAINS)}{deeper(root)}"
+                f"{root / domain} {why}: PACS has the domains {', '.join(DOMAINS)}{deeper(root, DOMAINS)}"
             )
         for label in (*CLASSES, *found[domain]):
             if label not in found[domain]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
@@ -58,7 +59,9 @@ def data_folder(data: str | Path) -> Path:
     """The folder `data`; a file in it is easily given instead."""
     folder = Path(data)
     if folder.is_file():
-        raise InputError(f"{folder} is a file: give the folder that it is in, --data {folder.parent}")
+        raise InputError(
+            f"{folder} is a file: give the folder that it is in, --data {shlex.quote(str(folder.parent))}"
+        )
     return folder
 
 

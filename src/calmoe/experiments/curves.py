@@ -25,14 +25,19 @@ class Model(NamedTuple):
     history: list[dict[str, float]]
 
 
-def models(path: Path, protocol: str | None = None, seeds: Sequence[int] | None = None) -> Iterator[Model]:
-    """Every finished method and seed of a run; the protocol is the run's own if not given."""
+def models(
+    path: Path,
+    protocol: str | None = None,
+    seeds: Sequence[int] | None = None,
+    methods: Sequence[str] | None = None,
+) -> Iterator[Model]:
+    """Every finished method and seed of a run, or those given; the protocol is the run's own if not given."""
     folder, record = RunFolder(path), record_of(path)
     protocol = protocol or record["spec"]["protocol"]
     if protocol not in record["protocols"]:
         raise InputError(f"{path} can be judged by {', '.join(record['protocols'])}, not {protocol!r}")
     for _, method, seed, node, done in expected(folder, record):
-        if done and (seeds is None or seed in seeds):
+        if done and (seeds is None or seed in seeds) and (methods is None or method in methods):
             predictions = folder.predictions(node)
             validation, test = predictions[VALIDATION[protocol]], predictions["test"]
             if METHODS[method].post_hoc == "per_expert_temperature":

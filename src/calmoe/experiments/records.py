@@ -168,9 +168,10 @@ def _refuse_other(folder: RunFolder, there: dict[str, Any], here: dict[str, Any]
         raise InputError(f"{folder.path} holds {kinds[0]}, not {kinds[1]}: give another --out")
     if differing:
         told = telling(differing)
-        listed = "; ".join(_difference(name, there.get(name), here[name]) for name in told)
         settings = [_setting(name, there[name]) for name in told if name.startswith(("model.", "training."))]
-        again = f"to add to it, repeat {' '.join(settings)}; or " if len(settings) == len(told) else ""
+        again = f"to use it, repeat {' '.join(settings)}; or " if len(settings) == len(told) else ""
+        shown = told if again else told[:3]
+        listed = "; ".join(_difference(name, there.get(name), here[name]) for name in shown)
         raise InputError(f"{folder.path} holds another run ({listed}): {again}give another --out")
 
 
