@@ -296,35 +296,16 @@ def audit_command(
 
     Example: calmoe audit validation.safetensors --target elsewhere.safetensors
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    from calmoe.auditing import audit
-    from calmoe.auditing.origin import origin, read
+    from calmoe.auditing.from_files import audit_files
     from calmoe.files import legible
 
     if of != "top" and not of.isdecimal():
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out must be a folder, and {out} is a file")
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=1.0)
-        predictions, elsewhere, some = read(file, target, labelled_target)
-        report = audit(
-            predictions,
-            target=elsewhere,
-            labelled_target=some,
-            of="top" if of == "top" else int(of),
-            bins=bins,
-            level=level,
-            seed=seed,
-            progress=lambda part, done: bar.update(task, description=part, completed=done),
-        )
-        bar.update(task, description="writing")
-        files = {"file": file, "target": target, "labelled target": labelled_target}
-        page = None if out is None else report.save(out, origin(files))
+    judged = "top" if of == "top" else int(of)
+    files = (file, target, labelled_target)
+    report, page = audit_files(*files, out=out, of=judged, bins=bins, level=level, seed=seed)
     typer.echo(report.summary())
     if page is not None:
         typer.echo(f"the report is {legible(page)}")

@@ -46,18 +46,18 @@ def export(
     for model in models(run, seeds=seeds, methods=methods):
         folder = to / f"{model.method}-{model.seed}"
         folder.mkdir(parents=True)
-        facts |= {"method": model.method, "seed": model.seed, "temperature": None}
+        told = {**facts, "method": model.method, "seed": model.seed, "temperature": None}
         splits = {"validation": model.validation, "test": model.test}
         if scaled:
             fitted = _fitted(model, facts["protocol"])
             splits = {split: rescaled(predictions, fitted) for split, predictions in splits.items()}
-            facts |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
+            told |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
             if fitted.status_ not in FITTED:
                 found = f"no optimal temperature ({fitted.status_}, T = {fitted.temperature_:.3g})"
                 written.notes.append(f"{folder.name}: validation has {found}")
         for split, predictions in splits.items():
             path = folder / f"{split}.safetensors"
-            replace(predictions, metadata={**predictions.metadata, **facts, "split": split}).save(path)
+            replace(predictions, metadata={**predictions.metadata, **told, "split": split}).save(path)
             written.files.append(path)
     return written
 

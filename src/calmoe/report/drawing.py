@@ -214,10 +214,14 @@ def hang(axes: Axes, text: str, x: float, points: float, **options: Any) -> None
 
 def handles(runs: dict[str, list[Curves]], **options: Any) -> list[Line2D]:
     """The methods' entries in a legend; a method with fewer seeds than another says so."""
-    counts = {method: [len(seeds)] for method, seeds in runs.items()}
+    return entries({method: [len(seeds)] for method, seeds in runs.items()}, **options)
+
+
+def entries(counts: Mapping[str, Sequence[int]], **options: Any) -> list[Line2D]:
+    """A legend's entries of methods, with what `fewer_seeds` says of each."""
     return [
         Line2D([], [], color=look.colour, marker=look.marker, label=look.title + fewer, **options)
-        for look, fewer in zip(looks(runs).values(), fewer_seeds(counts).values(), strict=True)
+        for look, fewer in zip(looks(counts).values(), fewer_seeds(counts).values(), strict=True)
     ]
 
 

@@ -21,7 +21,7 @@ from calmoe.report.drawing import (
     VIEWS,
     Drawn,
     by_method,
-    fewer_seeds,
+    entries,
     grid_of,
     key,
     looks,
@@ -169,11 +169,7 @@ def _cell(summary: Summary, method: str, column: str) -> Cell:
 
 def _handles(summaries: Mapping[str, Summary], methods: Sequence[str]) -> list[Line2D]:
     """The methods' entries in a legend; one with fewer seeds than another, in any block, says so."""
-    counts = {m: [_cell(of, m, "accuracy").n for of in summaries.values()] for m in methods}
-    return [
-        Line2D([], [], color=look.colour, marker=look.marker, ls="", label=look.title + fewer)
-        for look, fewer in zip(looks(methods).values(), fewer_seeds(counts).values(), strict=True)
-    ]
+    return entries({m: [_cell(of, m, "accuracy").n for of in summaries.values()] for m in methods}, ls="")
 
 
 def _seeds(summaries: Mapping[str, Summary]) -> str:
