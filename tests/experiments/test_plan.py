@@ -47,6 +47,7 @@ def test_without_warm_up_there_is_no_trunk():
         ("eta=3", ["single", "vanilla", "fgr"], ["robust", "robust_filtered", "fgr_robust"]),
         ("regret=0.1", ["vanilla", "robust"], ["robust_filtered"]),
         ("filter_fraction=0.1", ["vanilla", "robust"], ["fgr", "fgr_robust"]),
+        ("forget_moments=true", ["single", "vanilla", "fgr"], ["robust", "robust_filtered", "fgr_robust"]),
         ("gamma=3", ["vanilla", "robust", "robust_filtered"], []),
         ("batch=64", [], ["single", "vanilla", "robust"]),
         ("learning_rate=0.1", [], ["single", "vanilla", "robust"]),

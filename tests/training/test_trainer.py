@@ -143,6 +143,22 @@ def test_a_plain_loop_gives_the_same_weights(trainer, digits):
             torch.testing.assert_close(trained.tensors[f"model.{key}"], value, rtol=2e-3, atol=2e-5)
 
 
+def test_forgetting_the_moments_is_a_new_optimiser_at_the_switch_and_there_alone(trainer, digits):
+    forgetful = Trainer(
+        digits, ModelSettings(hidden=(32,)), replace(SETTINGS, forget_moments=True), torch.device("cpu")
+    )
+    trunk = trainer.train(stage(end=2), 42, trainer.initial_state("mixture", 42))
+    weights = {name: value for name, value in trunk.tensors.items() if name.startswith("model.")}
+    fresh = replace(trunk, tensors=trainer.initial_state("mixture", 42).tensors | weights)
+    for objective in ("tilted", "filtered", "entropic", "cvar"):
+        ours = forgetful.train(stage(objective, start=2), 42, trunk)
+        assert same(ours, trainer.train(stage(objective, start=2), 42, fresh))
+        assert not same(ours, trainer.train(stage(objective, start=2), 42, trunk))
+        half = forgetful.train(stage(objective, start=2, end=4), 42, trunk)
+        assert same(ours, forgetful.train(stage(objective, start=2), 42, half))  # continued, not switched
+    assert same(*(t.train(stage(start=2), 42, trunk) for t in (forgetful, trainer)))
+
+
 def test_seeds_differ_and_single_has_no_router(trainer):
     a, b = (trainer.initial_state("mixture", seed) for seed in (1, 2))
     assert not same(a, b)

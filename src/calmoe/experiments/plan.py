@@ -162,6 +162,8 @@ def _node(
     spec: RunSpec, data: dict[str, Any], seed: int, stage: Stage, parent: Node | None, method: str | None
 ) -> Node:
     used = (*ALWAYS, *OF_OBJECTIVE[stage.objective], *(OF_RECTIFIED if stage.rectified else ()))
+    if spec.training.forget_moments and stage.switches:  # keys made before it do not have it
+        used += ("forget_moments",)
     training = asdict(spec.training)
     facts = {
         **data,

@@ -1,6 +1,7 @@
 """A model and its optimiser on a device, at fixed addresses; states are copied in and out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -11,6 +12,15 @@ from calmoe.training.checkpoints import TrainingState
 from calmoe.training.settings import TrainingSettings
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+def without_moments(state: TrainingState) -> TrainingState:
+    """The same weights, and an optimiser that has seen nothing."""
+    forgotten = {
+        name: torch.zeros_like(value) if name.split(".")[0] in MOMENTS else value
+        for name, value in state.tensors.items()
+    }
+    return replace(state, tensors=forgotten)
 
 
 class Features:

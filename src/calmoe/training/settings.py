@@ -35,6 +35,7 @@ class TrainingSettings:
     gamma: float = 2.0
     regret: float = 1e-6
     disagreement: float = 0.01
+    forget_moments: bool = False  # AdamW begins anew where an objective other than ERM does
     filter_fraction: float = 0.05
     filter_variant: str = "published"
     precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
@@ -50,3 +51,8 @@ class Stage:
     rectified: bool
     start: int
     end: int
+
+    @property
+    def switches(self) -> bool:
+        """Whether a warm-up with ERM is behind it, and another objective before it."""
+        return self.start > 0 and self.objective != "erm"

@@ -40,7 +40,7 @@ from calmoe.pretrained import encoder_digest
 from calmoe.training.batches import Batches
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.training.diagnostics import tilt_diagnostics
-from calmoe.training.resident import MOMENTS, Resident
+from calmoe.training.resident import MOMENTS, Resident, without_moments
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.step import Step, captured
 
@@ -119,6 +119,8 @@ class Trainer:
         eta: float,
     ) -> TrainingState:
         self.eta.fill_(eta)
+        if self.settings.forget_moments and stage.switches and state.epoch == stage.start:
+            state = without_moments(state)
         resident = self._resident(stage.head)
         steps = self._steps(stage, resident)
         resident.load(state)
