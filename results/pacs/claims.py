@@ -64,8 +64,8 @@ for method in ROBUST:
             a, b = pair(method, column, (target,))
             print(f"{method:16} {target:13} {column:9}", *(f"{a[seed] - b[seed]:+.3f}" for seed in a))
 
-later = [source["spec"] for source in json.loads((FOLDER / "sources.json").read_text())]
-later = [spec for spec in later if "vanilla" not in spec["methods"]]  # went on from a warm-up of their own
+sittings = [source["spec"] for source in json.loads((FOLDER / "sources.json").read_text())]
+later = [spec for spec in sittings if "vanilla" not in spec["methods"]]  # each trained its warm-up anew
 apart = sum(len(spec["seeds"]) * len(set(spec["methods"]) & set(ROBUST)) for spec in later)
 print(
     f"\n{apart} of {sum(key[0] in ROBUST for key in cells)} robust cells have another warm-up than Vanilla's"

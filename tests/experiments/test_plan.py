@@ -38,6 +38,7 @@ def test_mocae_alone_trains_vanilla():
 def test_without_warm_up_there_is_no_trunk():
     nodes = plan(["warmup=0"], seeds=(42,))
     assert all(node.method and node.parent is None for node in nodes)
+    assert key("robust", settings=["warmup=0"]) == key("robust", settings=["warmup=0", "forget_moments=true"])
     assert sum(node.epochs for node in nodes) == unshared_epochs(nodes) == 300
 
 

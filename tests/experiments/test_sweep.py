@@ -129,6 +129,16 @@ def test_every_value_is_exactly_the_run_with_that_setting(setting, values, tiny,
             assert {name: theirs[name] for name in mine} == mine
 
 
+def test_vanilla_without_a_warm_up_is_no_trunk_of_as_many_epochs(tiny, quiet, tmp_path):
+    """Both are ERM from the first epoch to the last: the one is a result, from the other methods fork."""
+    spec, sweep = narrowed(tiny, methods=("vanilla", "robust"), seeds=(42,)), make_sweep("warmup", (0, 1, 3))
+    show_plan(spec, tmp_path, sweep=sweep, console=quiet)
+    assert run(spec, tmp_path, sweep=sweep, console=quiet).exit_code == 0
+    nll = {(row["method"], row["value"]): row["nll"] for row in read_results(tmp_path)}
+    assert len(nll) == 6
+    assert nll["vanilla", 0] == nll["vanilla", 1] == nll["vanilla", 3] == nll["robust", 3] != nll["robust", 0]
+
+
 def test_both_ends_of_a_sweep_are_vanilla(tiny, quiet, tmp_path):
     probs = {}
     for name, setting, value in (("robust", "eta", 0), ("robust", "warmup", 3), ("vanilla", "", 0)):

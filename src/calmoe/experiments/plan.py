@@ -173,5 +173,7 @@ def _node(
         "stage": asdict(stage),
         "parent": parent.key if parent else None,
     }
+    if method is None and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
+        facts["warmup"] = True
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     return Node(key=key, parent=parent, stage=stage, seed=seed, method=method, eta=spec.training.eta)

@@ -178,11 +178,11 @@ def _refuse_other(folder: RunFolder, there: dict[str, Any], here: dict[str, Any]
 def _setting(name: str, value: Any) -> str:
     """The option that sets it.
 
-    >>> _setting("model.hidden", [16]), _setting("training.epochs", 4)
-    ("--set 'hidden=[16]'", '--set epochs=4')
+    >>> _setting("model.hidden", [16]), _setting("training.forget_moments", False)
+    ("--set 'hidden=[16]'", '--set forget_moments=false')
     """
     _, _, key = name.partition(".")
-    text = json.dumps(value) if isinstance(value, (list, tuple)) else value
+    text = value if isinstance(value, str) else json.dumps(value)
     return f"--set {shlex.quote(f'{key}={text}')}"
 
 

@@ -54,5 +54,5 @@ class Stage:
 
     @property
     def switches(self) -> bool:
-        """Whether a warm-up with ERM is behind it, and another objective before it."""
+        """Whether it follows a warm-up with ERM and trains on another objective."""
         return self.start > 0 and self.objective != "erm"
