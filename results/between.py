@@ -5,8 +5,8 @@ baseline's, then each run's from its own Vanilla MoE. Within seeds, with 95 % in
 their number; * leaves out zero.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 from beyond_tables import less, seeds_of
@@ -15,16 +15,25 @@ COLUMNS = ("accuracy", "hard_accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_t
 
 
 def rows(folder):
-    return [json.loads(line) for line in (Path(folder) / "results.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
-def main(run, baseline):
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    for name in ("run", "baseline"):
+        parser.add_argument(name, type=Path)
+    given = parser.parse_args()
+    run, baseline = given.run, given.baseline
+    for folder in (run, baseline):
+        if not (folder / "results.jsonl").is_file():
+            parser.error(f"{folder} has no results.jsonl")
     sides = [rows(run), rows(baseline)]
     methods = [m for m in dict.fromkeys(r["method"] for r in sides[0]) if seeds_of(sides[1], m, "ece")]
     others = [method for method in methods if method != "vanilla"]
     compared = {f"{run}, less {baseline}": [((sides[0], m), (sides[1], m)) for m in methods]}
     for folder, side in zip((run, baseline), sides, strict=True):
-        compared[f"{folder}, less its Vanilla"] = [((side, m), (side, "vanilla")) for m in others]
+        if "vanilla" in methods:
+            compared[f"{folder}, less its Vanilla"] = [((side, m), (side, "vanilla")) for m in others]
     for title, pairs in compared.items():
         print(f"\n{title}")
         for (a, method), (b, other) in pairs:
@@ -35,4 +44,4 @@ def main(run, baseline):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -213,8 +213,8 @@ def test_cifar_on_a_cpu_under_both_protocols(tmp_path):
     arguments = ["run", "cifar10h", "--data", data, "--out", tmp_path / "run", "--methods", "vanilla"]
     result = calmoe(*arguments, "--seeds", "42", "--set", "epochs=2", "--set", "warmup=1")
     assert result.exit_code == 0, result.output
-    assert "cifar10h, corrected protocol" in result.stdout
-    assert "cifar10h, published protocol" in result.stdout
+    for protocol in ("corrected", "published"):
+        assert f"cifar10h, epochs=2, warmup=1, {protocol} protocol" in result.stdout
 
 
 def test_report_writes_tables_and_refuses_other_folders(tmp_path):
@@ -225,9 +225,12 @@ def test_report_writes_tables_and_refuses_other_folders(tmp_path):
     answer = calmoe("report", out)
     assert answer.exit_code == 0, answer.output
     assert answer.output.splitlines()[-1] == f"the report is {out / 'report' / 'report.html'}"
-    assert "2 methods on digits, 2 seeds (42 and 43)" in (out / "report" / "report.html").read_text()
+    assert (
+        "2 methods on digits, epochs=2, warmup=1, 2 seeds (42 and 43)"
+        in (out / "report" / "report.html").read_text()
+    )
     text = (out / "report" / "tables.md").read_text()
-    assert "digits, corrected protocol" in text
+    assert "digits, epochs=2, warmup=1, corrected protocol" in text
     assert "seed-paired difference to Vanilla MoE" in text
     assert "beside the paper" not in text  # the paper has no table for digits
     assert (out / "report" / "tables" / "corrected.csv").read_text().startswith("method,")

@@ -7,7 +7,9 @@ from calmoe.experiments.store import RunFolder
 ECE = [0.060, 0.062, 0.058, 0.061, 0.059]
 
 
-RESNET18, RESNET50 = ({"backbone": name, "variant": "v1"} for name in ("resnet18", "resnet50"))
+RESNET18, RESNET50 = (
+    {"backbone": name, "variant": "v1", "weights": "imagenet.pth"} for name in ("resnet18", "resnet50")
+)
 
 
 def folder(
@@ -18,11 +20,12 @@ def folder(
     target="",
     model=RESNET18,
     eces=ECE,
+    training=None,
     **more,
 ):
     run = RunFolder(path)
     path.mkdir()
-    spec = {"dataset": dataset, "target": target, "model": model}
+    spec = {"dataset": dataset, "target": target, "model": model, "training": training or {}}
     run.write_record({"spec": spec, "protocols": list(protocols), **more})
     rows = [
         {"method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
@@ -70,6 +73,20 @@ def test_another_backbone_is_named(tmp_path):
         said = "ResNet-50 v1 (the paper: ResNet-18): no test of reproduction: the backbone is another"
         assert said in " ".join(answer.stdout.split())
         assert "yes" not in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"training": {"epochs": 30, "eta": 2.0, "forget_moments": True}}, "epochs=30, forget_moments=true"),
+        ({"model": {**RESNET18, "weights": ""}}, "from scratch"),
+    ],
+)
+def test_other_settings_are_no_test_of_reproduction(spec, told, tmp_path):
+    answer = compare(folder(tmp_path / "run", dataset="pacs", target="sketch", **spec))
+    said = f"pacs-sketch, {told}: no test of reproduction: settings are not the paper's ({told})"
+    assert said in " ".join(answer.stdout.split())
+    assert "yes" not in answer.stdout
 
 
 def test_one_seed_cannot_be_compared(tmp_path):

@@ -62,9 +62,10 @@ def rows_of(runs: list[Path]) -> list[dict[str, Any]]:
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Means and ranges by method, then rank correlations over models."""
-    columns = "highest_loss", "last_loss", "source_less_vanilla", "target_less_vanilla"
-    heads = "Highest loss", "Last loss", "Source accuracy less Vanilla", "Target accuracy less Vanilla"
-    print(f"| Method | Models | {' | '.join(heads)} |\n| --- | ---: | ---: | ---: | ---: | ---: |")
+    columns = "loss_before", "highest_loss", "last_loss", "source_less_vanilla", "target_less_vanilla"
+    heads = ["Loss before", "Highest loss", "Last loss"]
+    heads += ["Source accuracy less Vanilla", "Target accuracy less Vanilla"]
+    print(f"| Method | Models | {' | '.join(heads)} |\n| --- |{' ---: |' * (1 + len(heads))}")
     for method in SWITCHING:
         own = [row for row in rows if row["method"] == method]
         cells = []
@@ -74,13 +75,13 @@ def show(rows: list[dict[str, Any]]) -> None:
         print(f"| {METHODS[method]} | {len(own)} | {' | '.join(cells)} |")
     for chosen in (COMPARABLE, *((method,) for method in COMPARABLE)):
         own = [row for row in rows if row["method"] in chosen]
-        for name in columns[2:]:
+        for name in columns[3:]:
             rank = spearmanr([row["highest_loss"] for row in own], [row[name] for row in own]).statistic
             print(f"Spearman, highest loss and {name}, {len(own)} models of {', '.join(chosen)}: {rank:.2f}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=Path, nargs="+")
     given = parser.parse_args()

@@ -85,7 +85,7 @@ class WatchedTrainer(Trainer):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     for name in ("data", "weights"):
         parser.add_argument(f"--{name}", type=Path)

@@ -354,7 +354,7 @@ def data_command(
         raise InputError("digits comes with scikit-learn: there is nothing to download, `calmoe run digits`")
     if dataset in ("pacs", "domains"):
         raise InputError(
-            f"{dataset} is not downloaded: unpack it to DIR/domain/class/image, "
+            f"{dataset} is not downloaded (docs/run.md has more): unpack it to DIR/domain/class/image, "
             f"then `calmoe run {dataset} --data DIR --target DOMAIN`"
         )
     if dataset in ("civilcomments", "hatexplain"):

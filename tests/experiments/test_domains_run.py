@@ -53,7 +53,7 @@ def finished(images, weights, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "run"
     result = run(images, out, "--set", f"weights={weights}")
     assert result.exit_code == 0, result.output
-    assert "domains-photo, corrected protocol" in result.stdout
+    assert "domains-photo, epochs=1, warmup=0, batch=40, corrected" in result.stdout
     assert "from scratch" not in result.stdout
     return out
 

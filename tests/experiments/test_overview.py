@@ -19,7 +19,8 @@ from calmoe.report.tables import COLUMNS
 from run_folders import plain
 
 BACKBONE = "ResNet-50 v1 (the paper: ResNet-18)"
-RESNET50 = ["backbone=resnet50", "variant=v1"]
+AS_PUBLISHED = ["weights=imagenet.pth"]
+RESNET50 = [*AS_PUBLISHED, "backbone=resnet50", "variant=v1"]
 
 
 def sources(target, settings=RESNET50, protocol="corrected", methods=("vanilla", "robust"), seeds=(42, 43)):
@@ -52,8 +53,8 @@ def test_every_table_names_a_backbone_that_is_not_the_papers():
     assert list(grids) == [f"corrected{end}" for end in ("", "-scores", "-mean", "-paired", "-comparison")]
     for grid in (*grids.values(), *tables(sources("sketch")).values()):
         assert BACKBONE in grid.caption
-    same = overview(settings=[])
-    for grid in (*overview_tables(same).values(), *tables(sources("sketch", settings=[])).values()):
+    same = overview(settings=AS_PUBLISHED)
+    for grid in (*overview_tables(same).values(), *tables(sources("sketch", settings=AS_PUBLISHED)).values()):
         assert "ResNet" not in grid.caption
     assert BACKBONE in overview_page(overview(), grids, {}, {}).summary[0].text
     assert BACKBONE in run_page(sources("sketch"), {}, {}, {}).summary[0].text
@@ -87,6 +88,18 @@ def test_captions_say_what_bars_and_faint_points_are():
         assert "Bold is the best mean of those with the most seeds" in how["results"]
 
 
+def test_every_table_names_the_settings_that_were_changed():
+    settings = [*AS_PUBLISHED, "forget_moments=true", "experts=2"]
+    of, one = overview(settings=settings), sources("sketch", settings=settings)
+    for grid in (*overview_tables(of).values(), *tables(one).values()):
+        assert ", experts=2, forget_moments=true, corrected protocol" in grid.caption
+    assert (
+        "and settings are not the paper's (experts=2, " in overview_tables(of)["corrected-comparison"].caption
+    )
+    for page in (overview_page(of, {}, {}, {}), run_page(one, {}, {}, {})):
+        assert ", experts=2, forget_moments=true, 2 seeds" in page.summary[0].text
+
+
 def test_other_datasets_have_no_paper_to_name():
     spec = plain(narrowed(with_settings(load_preset("domains"), RESNET50), target="sketch"))["spec"]
     assert run_title(spec) == "domains-sketch"
@@ -95,11 +108,17 @@ def test_other_datasets_have_no_paper_to_name():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"settings": []}, "no test of reproduction: under the corrected protocol training, validation rows"),
+        (
+            {"settings": AS_PUBLISHED},
+            "no test of reproduction: under the corrected protocol training, validation rows",
+        ),
         ({}, "are not the paper's and the backbone is another"),
         ({"protocol": "published"}, "no test of reproduction: the backbone is another"),
-        ({"protocol": "published", "settings": []}, "23 of 24 cells differ from the paper by more than"),
-        ({"protocol": "published", "settings": [], "seeds": (42,)}, "no cell could be compared"),
+        (
+            {"protocol": "published", "settings": AS_PUBLISHED},
+            "23 of 24 cells differ from the paper by more than",
+        ),
+        ({"protocol": "published", "settings": AS_PUBLISHED, "seeds": (42,)}, "no cell could be compared"),
     ],
 )
 def test_the_comparison_says_what_it_is(options, said):
@@ -117,7 +136,11 @@ def test_the_comparison_says_what_it_is(options, said):
     ("settings", "caption", "told"),
     [
         (RESNET50, "; no test of reproduction: the backbone is another", "this is no test of reproduction."),
-        ([], "; 5 of 6 cells differ from the paper by more than 2", "1 lie within two combined standard"),
+        (
+            AS_PUBLISHED,
+            "; 5 of 6 cells differ from the paper by more than 2",
+            "1 lie within two combined standard",
+        ),
     ],
 )
 def test_one_target_is_tested_against_the_paper_as_all_are(settings, caption, told):
@@ -125,7 +148,9 @@ def test_one_target_is_tested_against_the_paper_as_all_are(settings, caption, to
     grids = tables(of)
     assert caption in grids["comparison"].caption
     marked = "yes" in [entry.text for row in grids["comparison"].rows for entry in row]
-    assert marked == any(e.bold for row in grids["comparison"].rows for e in row) == (settings == [])
+    assert (
+        marked == any(e.bold for row in grids["comparison"].rows for e in row) == (settings == AS_PUBLISHED)
+    )
     (said,) = [p.text for p in run_page(of, grids, {}, {}).summary if p.lead == "Beside the paper"]
     assert told in said
 

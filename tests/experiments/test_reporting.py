@@ -38,7 +38,7 @@ def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
     page = page_of(reference, tmp_path / "report")
     for said in (
         "<h1>Calibration on digits</h1>",
-        "4 methods on digits, 1 seed (42)",
+        "4 methods on digits, hidden=[8], router_hidden=4, epochs=3, warmup=1, 1 seed (42)",
         "There is one seed, so there are no intervals",
         "Nothing: every method has all 1 seed",
         "Not drawn, frontier: &lt;not&gt; now.",
@@ -121,7 +121,7 @@ def test_epochs_do_not_move_the_warmup():
 
 def test_the_command_names_the_target_and_the_weights():
     spec = narrowed(with_settings(load_preset("pacs"), ["weights=a b.pth"]), target="sketch")
-    said = "calmoe run pacs --data DIR --target sketch --set 'weights=\"a b.pth\"'"
+    said = "calmoe run pacs --data DIR --target sketch --set 'weights=a b.pth'"
     assert command(plain(spec)) == said
     assert spec.name == "pacs-sketch"
 

@@ -12,7 +12,15 @@ from calmoe.errors import InputError
 from calmoe.experiments.page_words import FIGURES, HARD, captions, how_to_read
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
-from calmoe.experiments.spec import backbone_of, load_preset, run_name, run_title
+from calmoe.experiments.spec import (
+    backbone_of,
+    changed_settings,
+    load_preset,
+    run_name,
+    run_title,
+    setting_text,
+    settings_of,
+)
 from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
 from calmoe.report.grid import Entry, Heading, label, shortest
@@ -70,6 +78,7 @@ def _summary(sources: Sources) -> list[Point]:
             seeds=spec["seeds"],
             protocols=record["protocols"],
             backbone=backbone_of(spec),
+            settings=settings_of(spec),
             validation=validation_rows(sources),
         )
         points = in_words(sources.rows, asked)
@@ -189,11 +198,11 @@ def command(record: Record) -> str:
         if spec.get(name, "") != preset[name]:
             value = spec[name] if isinstance(spec[name], str) else ",".join(map(str, spec[name]))
             words += [f"--{name}", value]
-    for section in ("model", "training"):
-        changed = {key for key, value in spec[section].items() if value != preset[section].get(key)}
-        changed |= {"warmup"} if "epochs" in changed else set()  # which would follow the epochs
-        for key in sorted(changed):
-            words += ["--set", portable(f"{key}={json.dumps(spec[section][key])}")]
+    changed = changed_settings(spec)
+    if "epochs" in changed:
+        changed["warmup"] = spec["training"]["warmup"]  # which would follow the epochs
+    for key, value in sorted(changed.items()):
+        words += ["--set", portable(f"{key}={setting_text(value)}")]
     return shlex.join(words)
 
 

@@ -12,7 +12,7 @@ from calmoe.data import PROTOCOLS, ShiftDataset
 from calmoe.errors import InputError
 from calmoe.experiments.methods import in_order
 from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
-from calmoe.experiments.spec import RunSpec, from_table
+from calmoe.experiments.spec import RunSpec, from_table, setting_text
 from calmoe.experiments.store import SPEC, RunFolder
 from calmoe.experiments.sweep import Sweep, make_sweep
 from calmoe.training import check_weights
@@ -182,8 +182,7 @@ def _setting(name: str, value: Any) -> str:
     ("--set 'hidden=[16]'", '--set forget_moments=false')
     """
     _, _, key = name.partition(".")
-    text = value if isinstance(value, str) else json.dumps(value)
-    return f"--set {shlex.quote(f'{key}={text}')}"
+    return f"--set {shlex.quote(f'{key}={setting_text(value)}')}"
 
 
 def portable(value: Any) -> Any:

@@ -26,7 +26,7 @@ from calmoe.experiments.sources import (
     run_dataset,
     run_examples,
 )
-from calmoe.experiments.spec import backbone_of, run_title
+from calmoe.experiments.spec import backbone_of, run_title, settings_of
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.files import write_json, write_whole
 from calmoe.report import (
@@ -75,7 +75,8 @@ def tables(sources: Sources) -> dict[str, Grid]:
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)
     if rows and "published" in protocols and is_published(paper):
-        cells, why = compare(rows, paper), no_test("published", backbone_of(record["spec"]))
+        changed = backbone_of(record["spec"]), settings_of(record["spec"])
+        cells, why = compare(rows, paper), no_test("published", *changed)
         beside = f"{dataset}, published protocol beside the paper's {published(paper)['table']}"
         grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
     for setting, sweep in sources.sweeps.items():
@@ -84,8 +85,8 @@ def tables(sources: Sources) -> dict[str, Grid]:
     if "eta" in sources.sweeps:
         with suppress(InputError):  # nothing that tilts was swept
             grid = eta_gamma_table(sources.sweeps["eta"].rows, record["spec"]["dataset"])
-            backbone = backbone_of(record["spec"])
-            grids["eta_gamma"] = replace(grid, caption=f"{backbone}: {grid.caption}") if backbone else grid
+            told = ", ".join(filter(None, [backbone_of(record["spec"]), settings_of(record["spec"])]))
+            grids["eta_gamma"] = replace(grid, caption=f"{told}: {grid.caption}") if told else grid
     return grids
 
 

@@ -1,5 +1,6 @@
 """What to run: a TOML preset and the user's changes as one frozen dataclass; what is wrong is named."""
 
+import json
 import math
 import re
 import tomllib
@@ -48,6 +49,7 @@ RANGES = {
     "disagreement": (0, math.inf),
     "filter_fraction": (0, 1),
 }
+OF_BACKBONE = ("backbone", "variant", "weights")
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "word"}
 
 
@@ -79,12 +81,13 @@ def run_name(spec: Mapping[str, Any]) -> str:
 
 
 def run_title(spec: Mapping[str, Any]) -> str:
-    """What captions call a run: its name and, where it is not the paper's, its backbone.
+    """What captions call a run: its name, its backbone where it is not the paper's, and changed settings.
 
-    >>> run_title({"dataset": "pacs", "target": "sketch", "model": {"backbone": "resnet50", "variant": "v1"}})
-    'pacs-sketch, ResNet-50 v1 (the paper: ResNet-18)'
+    >>> model = {"backbone": "resnet50", "variant": "v1", "weights": "resnet50.safetensors"}
+    >>> run_title({"dataset": "pacs", "target": "sketch", "model": model, "training": {"epochs": 30}})
+    'pacs-sketch, ResNet-50 v1 (the paper: ResNet-18), epochs=30'
     """
-    return ", ".join(filter(None, [run_name(spec), backbone_of(spec)]))
+    return ", ".join(filter(None, [run_name(spec), backbone_of(spec), settings_of(spec)]))
 
 
 def backbone_of(spec: Mapping[str, Any], table: str = "") -> str:
@@ -96,6 +99,38 @@ def backbone_of(spec: Mapping[str, Any], table: str = "") -> str:
     else:
         title = Path(model.get("weights") or model["backbone"]).name
     return backbone_note(table or table_of(spec["dataset"], spec.get("target", "")), title)
+
+
+def settings_of(spec: Mapping[str, Any]) -> str:
+    """The settings that are not the preset's, as --set takes them, except the backbone's own.
+
+    >>> settings_of(asdict(with_settings(load_preset("digits"), ["forget_moments=true", "experts=2"])))
+    'experts=2, forget_moments=true'
+    """
+    changed = changed_settings(spec).items()
+    told = [f"{name}={setting_text(value)}" for name, value in changed if name not in OF_BACKBONE]
+    from_scratch = spec["dataset"] == "pacs" and not spec["model"].get("weights")
+    return ", ".join(told + ["from scratch"] * from_scratch)
+
+
+def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a run's table, what is not as in the dataset's preset."""
+    preset, own = (json.loads(json.dumps(table)) for table in (asdict(load_preset(spec["dataset"])), spec))
+    return {
+        name: value
+        for section in ("model", "training")
+        for name, value in own.get(section, {}).items()
+        if value != preset[section].get(name)
+    }
+
+
+def setting_text(value: Any) -> str:
+    """As --set takes it.
+
+    >>> setting_text([16]), setting_text(False), setting_text("v1")
+    ('[16]', 'false', 'v1')
+    """
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def load_preset(name: str) -> RunSpec:

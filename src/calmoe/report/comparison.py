@@ -62,14 +62,15 @@ def _comparison(method: str, column: str, theirs: Cell, ours: Cell) -> Compariso
     return Comparison(method, column, *theirs[:2], *ours[:2], difference, combined)
 
 
-def no_test(protocol: str, backbone: str) -> str:
+def no_test(protocol: str, backbone: str, settings: str = "") -> str:
     """Why the paper's cells are of another experiment; nothing where they are of the same.
 
-    backbone: beside the paper's, where they differ.
+    backbone: beside the paper's, where they differ; settings: those that were changed.
     """
     split = "under the corrected protocol training, validation rows and temperatures are not the paper's"
     reasons = [split] if protocol == "corrected" else []
-    return " and ".join(reasons + (["the backbone is another"] if backbone else []))
+    reasons += ["the backbone is another"] if backbone else []
+    return " and ".join(reasons + ([f"settings are not the paper's ({settings})"] if settings else []))
 
 
 def verdict(comparisons: Iterable[Comparison], why: str = "") -> str:

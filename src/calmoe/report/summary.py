@@ -41,6 +41,7 @@ class Asked:
     protocols: Sequence[str]
     table: str = ""  # of the paper, if it is not called as the dataset is
     backbone: str = ""  # beside the paper's, where they differ
+    settings: str = ""  # those that were changed
     validation: Sequence[int] = ()  # rows that temperatures are fitted on, in any model; none if not known
 
     @property
@@ -179,7 +180,7 @@ def _beside(rows: Rows, asked: Asked) -> str:
     table = asked.table or asked.dataset
     if "published" not in asked.protocols or not is_published(table):
         return ""
-    return verdict_in_words(compare(rows, table), no_test("published", asked.backbone))
+    return verdict_in_words(compare(rows, table), no_test("published", asked.backbone, asked.settings))
 
 
 def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]) -> list[str]:

@@ -60,10 +60,10 @@ def _done(own: Rows, asked: AskedTargets) -> str:
     on = listed(
         [f"{title} ({sizes[t]:,} rows)" if t in sizes else title for t, title in asked.titles.items()]
     )
-    backbone = f", {asked.backbone}" if asked.backbone else ""
+    changed = "".join(f", {told}" for told in (asked.backbone, asked.settings) if told)
     fitted_on = rows_told(asked.validation) if asked.validation else "rows"
     return (
-        f"{many(len(methods), 'method')} on {asked.dataset}{backbone}, {many(len(seeds), 'seed')} "
+        f"{many(len(methods), 'method')} on {asked.dataset}{changed}, {many(len(seeds), 'seed')} "
         f"({listed(seeds)}). {many(len(asked.titles), 'target')}: {on}; each was tested with models trained "
         f"on the other domains, and temperatures are fitted on {fitted_on} of those. "
         f"{protocol_told(asked)}{exceptions(own)}."
@@ -172,7 +172,8 @@ def _by_target(differences: Mapping[str, Sequence[PairedDifference]], asked: Ask
 
 def _beside(own: Rows, asked: AskedTargets) -> str:
     cells = compare_by_target(own, asked.dataset, asked.protocol, asked.titles)
-    return verdict_in_words([c for of in cells.values() for c in of], no_test(asked.protocol, asked.backbone))
+    why = no_test(asked.protocol, asked.backbone, asked.settings)
+    return verdict_in_words([c for of in cells.values() for c in of], why)
 
 
 def _uncertain(
