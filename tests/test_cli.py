@@ -214,7 +214,7 @@ def test_cifar_on_a_cpu_under_both_protocols(tmp_path):
     result = calmoe(*arguments, "--seeds", "42", "--set", "epochs=2", "--set", "warmup=1")
     assert result.exit_code == 0, result.output
     for protocol in ("corrected", "published"):
-        assert f"cifar10h, epochs=2, warmup=1, {protocol} protocol" in result.stdout
+        assert f"cifar10h, epochs=2, warmup=1, {protocol} protocol" in " ".join(result.stdout.split())
 
 
 def test_report_writes_tables_and_refuses_other_folders(tmp_path):

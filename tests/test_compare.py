@@ -7,9 +7,8 @@ from calmoe.experiments.store import RunFolder
 ECE = [0.060, 0.062, 0.058, 0.061, 0.059]
 
 
-RESNET18, RESNET50 = (
-    {"backbone": name, "variant": "v1", "weights": "imagenet.pth"} for name in ("resnet18", "resnet50")
-)
+RESNET18, RESNET50 = ({"backbone": name, "variant": "v1"} for name in ("resnet18", "resnet50"))
+PRETRAINED = {"weights": "imagenet.pth"}
 
 
 def folder(
@@ -50,7 +49,7 @@ def test_published_cells_beside_ours(tmp_path):
 
 
 def test_one_of_several_tables_of_a_dataset(tmp_path):
-    run = folder(tmp_path / "run", dataset="pacs")
+    run = folder(tmp_path / "run", dataset="pacs", model=RESNET18 | PRETRAINED)
     answer = compare(run, "--dataset", "pacs_photo")
     assert answer.exit_code == 0, answer.output
     assert "0.033 ± 0.002" in answer.stdout
@@ -58,7 +57,7 @@ def test_one_of_several_tables_of_a_dataset(tmp_path):
 
 
 def test_a_target_has_its_own_table(tmp_path):
-    run = folder(tmp_path / "run", dataset="pacs", target="art_painting")
+    run = folder(tmp_path / "run", dataset="pacs", target="art_painting", model=RESNET18 | PRETRAINED)
     answer = compare(run)
     assert answer.exit_code == 0, answer.output
     assert answer.stdout == compare(run, "--dataset", "pacs_art").stdout
@@ -67,25 +66,47 @@ def test_a_target_has_its_own_table(tmp_path):
 
 
 def test_another_backbone_is_named(tmp_path):
-    with_target = folder(tmp_path / "art", dataset="pacs", target="art_painting", model=RESNET50)
-    without = folder(tmp_path / "any", dataset="pacs", model=RESNET50)
+    model = RESNET50 | PRETRAINED
+    with_target = folder(tmp_path / "art", dataset="pacs", target="art_painting", model=model)
+    without = folder(tmp_path / "any", dataset="pacs", model=model)
     for answer in (compare(with_target), compare(without, "--dataset", "pacs_photo")):
         said = "ResNet-50 v1 (the paper: ResNet-18): no test of reproduction: the backbone is another"
         assert said in " ".join(answer.stdout.split())
         assert "yes" not in answer.stdout
 
 
+SCRATCH = "ResNet-18, from scratch (the paper: ResNet-18, pretrained)"
+TRAINED = "ResNet-18, pretrained (the paper: ResNet-18, from scratch)"
+
+
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("dataset", "target", "model", "training", "told", "why"),
     [
-        ({"training": {"epochs": 30, "eta": 2.0, "forget_moments": True}}, "epochs=30, forget_moments=true"),
-        ({"model": {**RESNET18, "weights": ""}}, "from scratch"),
+        (
+            "cifar10h",
+            "",
+            {},
+            {"epochs": 30, "warmup": 20},
+            "epochs=30, warmup=20",
+            "settings are not the preset's",
+        ),
+        (
+            "cifar10h",
+            "",
+            {},
+            {"forget_moments": True},
+            "forget_moments=true",
+            "settings are not the preset's",
+        ),
+        ("cifar10h", "", PRETRAINED, {}, TRAINED, "the backbone is another"),
+        ("pacs", "sketch", {}, {}, SCRATCH, "the backbone is another"),
     ],
 )
-def test_other_settings_are_no_test_of_reproduction(spec, told, tmp_path):
-    answer = compare(folder(tmp_path / "run", dataset="pacs", target="sketch", **spec))
-    said = f"pacs-sketch, {told}: no test of reproduction: settings are not the paper's ({told})"
-    assert said in " ".join(answer.stdout.split())
+def test_another_training_is_no_test_of_reproduction(dataset, target, model, training, told, why, tmp_path):
+    run = folder(tmp_path / "run", dataset, target=target, model=RESNET18 | model, training=training)
+    answer = compare(run)
+    name = f"{dataset}-{target}" if target else dataset
+    assert f"{name}, {told}: no test of reproduction: {why} Method" in " ".join(answer.stdout.split())
     assert "yes" not in answer.stdout
 
 

@@ -71,7 +71,9 @@ def show(rows: list[dict[str, Any]]) -> None:
         cells = []
         for name in columns:
             values = [row[name] for row in own]
-            cells.append(f"{mean(values):.3f} ({min(values):.3f} to {max(values):.3f})")
+            other_unit = (method, name) == ("robust_brier", "loss_before")  # the warm-up's cross-entropy
+            span = f"{mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+            cells.append("–" if other_unit else span)
         print(f"| {METHODS[method]} | {len(own)} | {' | '.join(cells)} |")
     for chosen in (COMPARABLE, *((method,) for method in COMPARABLE)):
         own = [row for row in rows if row["method"] in chosen]

@@ -53,7 +53,8 @@ def finished(images, weights, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "run"
     result = run(images, out, "--set", f"weights={weights}")
     assert result.exit_code == 0, result.output
-    assert "domains-photo, epochs=1, warmup=0, batch=40, corrected" in result.stdout
+    settings = f"weights={weights.name}, epochs=1, warmup=0, batch=40"
+    assert f"domains-photo, {settings}, corrected protocol" in " ".join(result.stdout.split())
     assert "from scratch" not in result.stdout
     return out
 

@@ -93,16 +93,17 @@ def test_every_table_names_the_settings_that_were_changed():
     of, one = overview(settings=settings), sources("sketch", settings=settings)
     for grid in (*overview_tables(of).values(), *tables(one).values()):
         assert ", experts=2, forget_moments=true, corrected protocol" in grid.caption
-    assert (
-        "and settings are not the paper's (experts=2, " in overview_tables(of)["corrected-comparison"].caption
-    )
+    assert overview_tables(of)["corrected-comparison"].caption.endswith(" and settings are not the preset's")
+    grid = tables(sources("sketch", settings, protocol="published"))["comparison"]
+    assert grid.caption.endswith("; no test of reproduction: settings are not the preset's")
+    assert "forget\\_moments=true" in grid.latex()
     for page in (overview_page(of, {}, {}, {}), run_page(one, {}, {}, {})):
         assert ", experts=2, forget_moments=true, 2 seeds" in page.summary[0].text
 
 
 def test_other_datasets_have_no_paper_to_name():
     spec = plain(narrowed(with_settings(load_preset("domains"), RESNET50), target="sketch"))["spec"]
-    assert run_title(spec) == "domains-sketch"
+    assert run_title(spec) == "domains-sketch, backbone=resnet50, variant=v1, weights=imagenet.pth"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,15 @@ def test_nothing_finished_is_one_line(finished, tmp_path):
     assert not (tmp_path / "report").exists()
 
 
-@pytest.mark.parametrize("changes", [[], ["epochs=10"], ["hidden=[8, 8]", "routing=top2", "eta=0.5"]])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [],
+        ["epochs=10"],
+        ["hidden=[8, 8]", "routing=top2", "eta=0.5"],
+        ["forget_moments=true", "weights='18'"],
+    ],
+)
 def test_the_command_gives_the_same_run(changes):
     spec = with_settings(load_preset("digits"), changes)
     spec = narrowed(spec, methods=("vanilla", "robust"), seeds=(7, 8), protocol="published")

@@ -12,6 +12,8 @@ from calmoe.errors import InputError
 from calmoe.experiments.engine import run, show_plan
 from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs
 from calmoe.experiments.records import plan_of
+from calmoe.experiments.reporting import tables
+from calmoe.experiments.sources import read_targets
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
@@ -201,6 +203,17 @@ def test_a_run_and_a_sweep_do_not_share_a_folder(finished, tiny, quiet, tmp_path
         for only_report in (True, False):
             with pytest.raises(InputError, match=r"holds a .* not a "):
                 run(tiny, tmp_path, sweep=other, only_report=only_report, console=quiet)
+
+
+def test_captions_do_not_name_the_swept_settings_own_value(tiny, tmp_path):
+    spec = narrowed(with_settings(tiny, ["eta=3", "experts=2"]), methods=("robust",))
+    for setting, values in (("eta", (1, 2)), ("warmup", (0, 1))):
+        console = Console(file=io.StringIO(), width=250)
+        run(spec, tmp_path / setting, sweep=make_sweep(setting, values), console=console)
+        (sources,) = read_targets([tmp_path / setting]).values()
+        for text in (console.file.getvalue(), *(grid.caption for grid in tables(sources).values())):
+            assert "experts=2" in text
+            assert ("eta=3" in text, "warmup=1" in text) == (setting != "eta", setting != "warmup")
 
 
 def test_the_plan_is_drawn_with_its_values(tiny, tmp_path):

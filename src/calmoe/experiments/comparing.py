@@ -5,7 +5,7 @@ from pathlib import Path
 
 from calmoe.errors import InputError
 from calmoe.experiments.records import record_of
-from calmoe.experiments.spec import backbone_of, run_name, settings_of
+from calmoe.experiments.spec import changes, run_name, run_title
 from calmoe.experiments.store import read_results
 from calmoe.report import Grid, compare, comparison_table, is_published
 from calmoe.report.comparison import no_test
@@ -31,7 +31,5 @@ def beside_the_paper(run: Path, dataset: str | None = None) -> Grid:
     cells = compare(read_results(run), table)
     if all(cell.mean != cell.mean for cell in cells):
         raise InputError(f"{run} has no method of the paper's table: add some with `calmoe run {own}`")
-    changed = backbone_of(record["spec"], table), settings_of(record["spec"])
-    grid = comparison_table(cells, why=no_test("published", *changed))
-    named = ", ".join(filter(None, [run_name(record["spec"]), *changed]))
-    return replace(grid, caption=f"{named}: {grid.caption}")
+    grid = comparison_table(cells, why=no_test("published", *changes(record["spec"], table)))
+    return replace(grid, caption=f"{run_title(record['spec'], table)}: {grid.caption}")

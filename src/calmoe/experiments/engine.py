@@ -250,8 +250,9 @@ def _report(
         listed = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise InputError(f"{folder.path} has no results ({listed})")
     folder.write_results(rows)
+    title = run_title(record["spec"], but=record.get("sweep", {}).get("setting", ""))
     for protocol in record["protocols"]:
-        console.print(results_table(rows, run_title(record["spec"]), protocol).rich())
+        console.print(results_table(rows, title, protocol).rich())
     _tell(temperature_notes(rows), console)
     for name, reason in failed.items():
         console.print(f"failed: {name}: {reason}")

@@ -14,7 +14,7 @@ from calmoe.experiments.page_words import BARS, BINS, HOW, PLAIN_HOW
 from calmoe.experiments.pages import commands, run_facts, validation_rows
 from calmoe.experiments.records import Record
 from calmoe.experiments.sources import Rows, Source, Sources
-from calmoe.experiments.spec import backbone_of, run_name, settings_of
+from calmoe.experiments.spec import changes, run_name
 from calmoe.report import Grid
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
@@ -117,20 +117,15 @@ class Overview(NamedTuple):
         return [{"target": t, **row} for t, sources in self.targets.items() for row in sources.rows]
 
     @property
-    def backbone(self) -> str:
-        """Beside the paper's, where they differ."""
-        return next(iter(filter(None, (backbone_of(s.record["spec"]) for s in self.targets.values()))), "")
-
-    @property
-    def settings(self) -> str:
-        """Those that were changed, the same on every target."""
-        return settings_of(next(iter(self.targets.values())).record["spec"])
+    def changes(self) -> tuple[str, str]:
+        """Backbone and settings where they are not the paper's or the preset's: the same on every target."""
+        return changes(next(iter(self.targets.values())).record["spec"])
 
     @property
     def name(self) -> str:
         """As captions call it."""
         dataset = self.record["spec"]["dataset"]
-        return ", ".join(filter(None, [f"{dataset} by target", self.backbone, self.settings]))
+        return ", ".join(filter(None, [f"{dataset} by target", *self.changes]))
 
 
 def overview_of(targets: Mapping[str, Sources]) -> Overview:
@@ -175,7 +170,7 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
             grids[f"{protocol}-paired"] = targets_paired_table(found, titles, f"{named}; {less}, by target")
         cells = compare_by_target(rows, record["spec"]["dataset"], protocol, titles)
         if cells:
-            why = no_test(protocol, overview.backbone, overview.settings)
+            why = no_test(protocol, *overview.changes)
             said = verdict((c for of in cells.values() for c in of), why)
             caption = f"{named}; the paper's cells beside ours; {said}"
             grids[f"{protocol}-comparison"] = targets_comparison_table(cells, titles, caption, tested=not why)
@@ -239,7 +234,7 @@ def overview_page(
 
 def _asked(overview: Overview) -> AskedTargets:
     record, titles = overview.record, overview.titles
-    spec = record["spec"]
+    spec, (backbone, settings) = record["spec"], overview.changes
     absent = [domain for domain in pacs.DOMAINS if spec["dataset"] == "pacs" and domain not in titles]
     return AskedTargets(
         dataset=spec["dataset"],
@@ -248,8 +243,8 @@ def _asked(overview: Overview) -> AskedTargets:
         protocols=record["protocols"],
         titles=titles,
         absent=list(target_titles("pacs", absent).values()),
-        backbone=overview.backbone,
-        settings=overview.settings,
+        backbone=backbone,
+        settings=settings,
         validation=[rows for sources in overview.targets.values() for rows in validation_rows(sources)],
     )
 

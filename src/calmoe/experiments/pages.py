@@ -13,13 +13,12 @@ from calmoe.experiments.page_words import FIGURES, HARD, captions, how_to_read
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import (
-    backbone_of,
     changed_settings,
+    changes,
     load_preset,
     run_name,
     run_title,
     setting_text,
-    settings_of,
 )
 from calmoe.experiments.sweep import parse_values
 from calmoe.report import Grid
@@ -70,6 +69,7 @@ def _has_hard(sources: Sources) -> bool:
 def _summary(sources: Sources) -> list[Point]:
     record = sources.record
     spec, points = record["spec"], []
+    backbone, settings = changes(spec)
     if sources.runs:
         asked = Asked(
             dataset=run_title(spec),
@@ -77,8 +77,8 @@ def _summary(sources: Sources) -> list[Point]:
             methods=spec["methods"],
             seeds=spec["seeds"],
             protocols=record["protocols"],
-            backbone=backbone_of(spec),
-            settings=settings_of(spec),
+            backbone=backbone,
+            settings=settings,
             validation=validation_rows(sources),
         )
         points = in_words(sources.rows, asked)
@@ -198,10 +198,7 @@ def command(record: Record) -> str:
         if spec.get(name, "") != preset[name]:
             value = spec[name] if isinstance(spec[name], str) else ",".join(map(str, spec[name]))
             words += [f"--{name}", value]
-    changed = changed_settings(spec)
-    if "epochs" in changed:
-        changed["warmup"] = spec["training"]["warmup"]  # which would follow the epochs
-    for key, value in sorted(changed.items()):
+    for key, value in sorted(changed_settings(spec).items()):
         words += ["--set", portable(f"{key}={setting_text(value)}")]
     return shlex.join(words)
 

@@ -26,7 +26,7 @@ from calmoe.experiments.sources import (
     run_dataset,
     run_examples,
 )
-from calmoe.experiments.spec import backbone_of, run_title, settings_of
+from calmoe.experiments.spec import changes, run_title
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.files import write_json, write_whole
 from calmoe.report import (
@@ -75,17 +75,17 @@ def tables(sources: Sources) -> dict[str, Grid]:
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)
     if rows and "published" in protocols and is_published(paper):
-        changed = backbone_of(record["spec"]), settings_of(record["spec"])
-        cells, why = compare(rows, paper), no_test("published", *changed)
+        cells, why = compare(rows, paper), no_test("published", *changes(record["spec"]))
         beside = f"{dataset}, published protocol beside the paper's {published(paper)['table']}"
         grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
     for setting, sweep in sources.sweeps.items():
         for protocol in protocols:
-            grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, dataset, protocol)
+            swept = run_title(record["spec"], but=setting)
+            grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, swept, protocol)
     if "eta" in sources.sweeps:
         with suppress(InputError):  # nothing that tilts was swept
             grid = eta_gamma_table(sources.sweeps["eta"].rows, record["spec"]["dataset"])
-            told = ", ".join(filter(None, [backbone_of(record["spec"]), settings_of(record["spec"])]))
+            told = ", ".join(filter(None, changes(record["spec"], but="eta")))
             grids["eta_gamma"] = replace(grid, caption=f"{told}: {grid.caption}") if told else grid
     return grids
 

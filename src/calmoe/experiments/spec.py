@@ -16,7 +16,7 @@ from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.methods import METHODS
 from calmoe.mixture import MixtureHead
-from calmoe.report.published import backbone_note, table_of
+from calmoe.report.published import backbone_note, is_published, table_of
 from calmoe.training.settings import ModelSettings, TrainingSettings
 
 T = TypeVar("T")
@@ -80,57 +80,65 @@ def run_name(spec: Mapping[str, Any]) -> str:
     return "-".join(filter(None, [spec["dataset"], spec.get("target")]))
 
 
-def run_title(spec: Mapping[str, Any]) -> str:
-    """What captions call a run: its name, its backbone where it is not the paper's, and changed settings.
+def run_title(spec: Mapping[str, Any], table: str = "", but: str = "") -> str:
+    """What captions call a run: its name, and what is not as in the paper or the preset.
 
     >>> model = {"backbone": "resnet50", "variant": "v1", "weights": "resnet50.safetensors"}
-    >>> run_title({"dataset": "pacs", "target": "sketch", "model": model, "training": {"epochs": 30}})
-    'pacs-sketch, ResNet-50 v1 (the paper: ResNet-18), epochs=30'
+    >>> training = {"epochs": 30, "warmup": 12}
+    >>> run_title({"dataset": "pacs", "target": "sketch", "model": model, "training": training})
+    'pacs-sketch, ResNet-50 v1 (the paper: ResNet-18), epochs=30, warmup=12'
     """
-    return ", ".join(filter(None, [run_name(spec), backbone_of(spec), settings_of(spec)]))
+    return ", ".join(filter(None, [run_name(spec), *changes(spec, table, but)]))
 
 
-def backbone_of(spec: Mapping[str, Any], table: str = "") -> str:
-    """The backbone and the paper's, where they differ. table: of the paper, if not the run's own."""
-    model = spec["model"]
+def changes(spec: Mapping[str, Any], table: str = "", but: str = "") -> tuple[str, str]:
+    """The backbone beside the paper's, and the settings that are not the preset's; empty where they agree.
+
+    table: of the paper, if not the run's own; but: a setting that is swept.
+
+    >>> changes(asdict(with_settings(load_preset("digits"), ["forget_moments=true", "experts=2"])))
+    ('', 'experts=2, forget_moments=true')
+    """
+    table = table or table_of(spec["dataset"], spec.get("target", ""))
+    told = OF_BACKBONE if is_published(table) else ()
+    settings = [
+        f"{name}={Path(value).name if name == 'weights' else setting_text(value)}"
+        for name, value in changed_settings(spec).items()
+        if name not in (*told, but)
+    ]
+    return backbone_note(table, _backbone(spec["model"]), bool(spec["model"].get("weights"))), ", ".join(
+        settings
+    )
+
+
+def _backbone(model: Mapping[str, Any]) -> str:
     depth = model["backbone"].removeprefix("resnet")
     if depth.isdecimal():  # the shallow ones have no variants
-        title = f"ResNet-{depth}" + (f" {model['variant']}" if int(depth) >= 50 else "")
-    else:
-        title = Path(model.get("weights") or model["backbone"]).name
-    return backbone_note(table or table_of(spec["dataset"], spec.get("target", "")), title)
-
-
-def settings_of(spec: Mapping[str, Any]) -> str:
-    """The settings that are not the preset's, as --set takes them, except the backbone's own.
-
-    >>> settings_of(asdict(with_settings(load_preset("digits"), ["forget_moments=true", "experts=2"])))
-    'experts=2, forget_moments=true'
-    """
-    changed = changed_settings(spec).items()
-    told = [f"{name}={setting_text(value)}" for name, value in changed if name not in OF_BACKBONE]
-    from_scratch = spec["dataset"] == "pacs" and not spec["model"].get("weights")
-    return ", ".join(told + ["from scratch"] * from_scratch)
+        return f"ResNet-{depth}" + (f" {model['variant']}" if int(depth) >= 50 else "")
+    return Path(model.get("weights") or model["backbone"]).name
 
 
 def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a run's table, what is not as in the dataset's preset."""
-    preset, own = (json.loads(json.dumps(table)) for table in (asdict(load_preset(spec["dataset"])), spec))
-    return {
-        name: value
-        for section in ("model", "training")
-        for name, value in own.get(section, {}).items()
-        if value != preset[section].get(name)
-    }
+    """Of a run's table, what is not the preset's. Where epochs are not, the warm-up is told as well."""
+    preset = asdict(load_preset(spec["dataset"]))
+    found: dict[str, Any] = {}
+    for section in ("model", "training"):
+        here, there = (json.loads(json.dumps(table.get(section, {}))) for table in (spec, preset))
+        found |= {
+            name: value
+            for name, value in here.items()
+            if value != there.get(name) or (name == "warmup" and here["epochs"] != there["epochs"])
+        }
+    return found
 
 
 def setting_text(value: Any) -> str:
     """As --set takes it.
 
-    >>> setting_text([16]), setting_text(False), setting_text("v1")
-    ('[16]', 'false', 'v1')
+    >>> setting_text([16]), setting_text(False), setting_text("v1"), setting_text("18")
+    ('[16]', 'false', 'v1', '"18"')
     """
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) and _parse(value) == value else json.dumps(value)
 
 
 def load_preset(name: str) -> RunSpec:

@@ -70,7 +70,8 @@ def no_test(protocol: str, backbone: str, settings: str = "") -> str:
     split = "under the corrected protocol training, validation rows and temperatures are not the paper's"
     reasons = [split] if protocol == "corrected" else []
     reasons += ["the backbone is another"] if backbone else []
-    return " and ".join(reasons + ([f"settings are not the paper's ({settings})"] if settings else []))
+    reasons += ["settings are not the preset's"] if settings else []
+    return " and ".join(reasons)
 
 
 def verdict(comparisons: Iterable[Comparison], why: str = "") -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from calmoe.errors import InputError
 
+KNOWN = {"backbone": "", "pretrained": False}
+
 
 def published(dataset: str) -> dict[str, Any]:
     """A published table: `table`, `caption`, and `cells[method][column] = [mean, standard error]`.
@@ -38,13 +40,20 @@ def is_published(dataset: str) -> bool:
     return "cells" in _tables().get(dataset, {})
 
 
-def backbone_note(table: str, backbone: str) -> str:
+def backbone_note(table: str, backbone: str, pretrained: bool) -> str:
     """What a caption says of a backbone that is not the paper's; nothing where it is, or none is published.
 
-    >>> backbone_note("pacs_sketch", "ResNet-50 v1"), backbone_note("pacs_sketch", "ResNet-18")
+    >>> backbone_note("pacs_sketch", "ResNet-50 v1", True), backbone_note("pacs_sketch", "ResNet-18", True)
     ('ResNet-50 v1 (the paper: ResNet-18)', '')
+    >>> backbone_note("pacs_sketch", "ResNet-18", False)
+    'ResNet-18, from scratch (the paper: ResNet-18, pretrained)'
     """
-    paper = _tables().get(table, {}).get("backbone", "")
+    if table not in _tables():
+        return ""
+    paper, as_paper = (_tables()[table].get(name, default) for name, default in KNOWN.items())
+    if pretrained != as_paper:
+        starts = {True: "pretrained", False: "from scratch"}
+        return f"{backbone}, {starts[pretrained]} (the paper: {paper}, {starts[as_paper]})"
     same = paper.lower() in backbone.lower()  # DistilBERT's files are called distilbert-base-uncased
     return "" if same else f"{backbone} (the paper: {paper})"
 
