@@ -69,8 +69,8 @@ def _has_hard(sources: Sources) -> bool:
 def _summary(sources: Sources) -> list[Point]:
     record = sources.record
     spec, points = record["spec"], []
-    backbone, settings = changes(spec)
     if sources.runs:
+        backbone, settings = changes(spec)
         asked = Asked(
             dataset=run_title(spec),
             table=table_of(spec["dataset"], spec.get("target", "")),

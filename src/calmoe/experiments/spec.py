@@ -101,14 +101,13 @@ def changes(spec: Mapping[str, Any], table: str = "", but: str = "") -> tuple[st
     """
     table = table or table_of(spec["dataset"], spec.get("target", ""))
     told = OF_BACKBONE if is_published(table) else ()
-    settings = [
+    settings = ", ".join(
         f"{name}={Path(value).name if name == 'weights' else setting_text(value)}"
         for name, value in changed_settings(spec).items()
         if name not in (*told, but)
-    ]
-    return backbone_note(table, _backbone(spec["model"]), bool(spec["model"].get("weights"))), ", ".join(
-        settings
     )
+    model = spec["model"]
+    return backbone_note(table, _backbone(model), bool(model.get("weights"))), settings
 
 
 def _backbone(model: Mapping[str, Any]) -> str:

@@ -8,8 +8,6 @@ from typing import Any
 
 from calmoe.errors import InputError
 
-KNOWN = {"backbone": "", "pretrained": False}
-
 
 def published(dataset: str) -> dict[str, Any]:
     """A published table: `table`, `caption`, and `cells[method][column] = [mean, standard error]`.
@@ -48,12 +46,13 @@ def backbone_note(table: str, backbone: str, pretrained: bool) -> str:
     >>> backbone_note("pacs_sketch", "ResNet-18", False)
     'ResNet-18, from scratch (the paper: ResNet-18, pretrained)'
     """
-    if table not in _tables():
+    known = _tables().get(table, {})
+    if "backbone" not in known:
         return ""
-    paper, as_paper = (_tables()[table].get(name, default) for name, default in KNOWN.items())
-    if pretrained != as_paper:
+    paper, as_there = known["backbone"], known.get("pretrained", False)
+    if pretrained != as_there:
         starts = {True: "pretrained", False: "from scratch"}
-        return f"{backbone}, {starts[pretrained]} (the paper: {paper}, {starts[as_paper]})"
+        return f"{backbone}, {starts[pretrained]} (the paper: {paper}, {starts[as_there]})"
     same = paper.lower() in backbone.lower()  # DistilBERT's files are called distilbert-base-uncased
     return "" if same else f"{backbone} (the paper: {paper})"
 
