@@ -89,6 +89,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.runs:
         given.out.write_text("".join(json.dumps(row) + "\n" for row in rows_of(given.runs)))
+    if not given.out.is_file():
+        parser.error(f"{given.out} is missing: --runs makes it")
     show([json.loads(line) for line in given.out.read_text().splitlines()])
 
 

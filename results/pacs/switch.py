@@ -94,6 +94,8 @@ def main() -> None:
     parser.add_argument("--arms", default=",".join(ARMS))
     given = parser.parse_args()
     if given.data is None:
+        if not given.out.is_file():
+            parser.error(f"{given.out} is missing: --data and --weights make it")
         rows = [json.loads(line) for line in given.out.read_text().splitlines()]
         show(rows)
         compare(rows)

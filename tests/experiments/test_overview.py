@@ -13,7 +13,8 @@ from calmoe.experiments.page_words import CAPTIONS, HOW, captions
 from calmoe.experiments.pages import run_captions, run_page
 from calmoe.experiments.reporting import Written, tables
 from calmoe.experiments.sources import Source, Sources
-from calmoe.experiments.spec import load_preset, narrowed, run_title, with_settings
+from calmoe.experiments.spec import load_preset, narrowed, with_settings
+from calmoe.experiments.titles import run_title
 from calmoe.report.page import Picture
 from calmoe.report.tables import COLUMNS
 from run_folders import plain

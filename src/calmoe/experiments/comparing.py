@@ -5,8 +5,9 @@ from pathlib import Path
 
 from calmoe.errors import InputError
 from calmoe.experiments.records import record_of
-from calmoe.experiments.spec import changes, run_name, run_title
+from calmoe.experiments.spec import run_name
 from calmoe.experiments.store import read_results
+from calmoe.experiments.titles import changes, run_title
 from calmoe.report import Grid, compare, comparison_table, is_published
 from calmoe.report.comparison import no_test
 from calmoe.report.published import table_of

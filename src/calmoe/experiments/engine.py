@@ -30,9 +30,10 @@ from calmoe.experiments.records import (
     recorded,
     sweep_of,
 )
-from calmoe.experiments.spec import RunSpec, from_table, run_title
+from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
+from calmoe.experiments.titles import run_title
 from calmoe.report import PAPER_COLUMNS, Grid, known_columns, main_table, summarise
 from calmoe.report.summary import many
 from calmoe.report.sweeps import SETTINGS, sweep_table

@@ -14,7 +14,8 @@ from calmoe.experiments.page_words import BARS, BINS, HOW, PLAIN_HOW
 from calmoe.experiments.pages import commands, run_facts, validation_rows
 from calmoe.experiments.records import Record
 from calmoe.experiments.sources import Rows, Source, Sources
-from calmoe.experiments.spec import changes, run_name
+from calmoe.experiments.spec import run_name
+from calmoe.experiments.titles import changes
 from calmoe.report import Grid
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
@@ -254,4 +255,4 @@ def _reproduce(overview: Overview) -> str:
     records = [sources.record for sources in overview.targets.values()]
     folders = [f"runs/{run_name(record['spec'])}" for record in records]
     to = f"runs/{records[0]['spec']['dataset']}-report"
-    return commands(records, [*folders, "--to", to], overview.all)
+    return commands(records, [*folders, "--to", to])

@@ -8,19 +8,12 @@ from typing import Any
 
 import calmoe
 from calmoe.data import PROTOCOLS
-from calmoe.errors import InputError
 from calmoe.experiments.page_words import FIGURES, HARD, captions, how_to_read
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.sources import Source, Sources
-from calmoe.experiments.spec import (
-    changed_settings,
-    changes,
-    load_preset,
-    run_name,
-    run_title,
-    setting_text,
-)
+from calmoe.experiments.spec import load_preset, run_name, setting_text
 from calmoe.experiments.sweep import parse_values
+from calmoe.experiments.titles import changed_settings, changes, run_title
 from calmoe.report import Grid
 from calmoe.report.grid import Entry, Heading, label, shortest
 from calmoe.report.page import Code, Fact, Page, Picture, Point, Section
@@ -171,17 +164,13 @@ def reproduce(sources: Sources) -> str:
     records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
     folders = [f"runs/{run_name(spec)}"] if sources.runs else []
     folders += [f"runs/{run_name(spec)}-{setting}" for setting in sources.sweeps]
-    return commands(records, folders, sources.all)
+    return commands(records, folders)
 
 
-def commands(records: Sequence[Record], report: Sequence[str], sources: Iterable[Source]) -> str:
-    """Those behind the records, then `calmoe report` with these words; or what was typed in the sources."""
-    try:
-        lines = [command(record) for record in records]
-    except InputError:  # not one of the presets
-        return _as_typed(sources)
+def commands(records: Sequence[Record], report: Sequence[str]) -> str:
+    """Those behind the records, then `calmoe report` with these words."""
     data = _data_option(records[0]["spec"]["dataset"])
-    return "\n".join([*lines, shlex.join(["calmoe", "report", *report, *data])])
+    return "\n".join([*map(command, records), shlex.join(["calmoe", "report", *report, *data])])
 
 
 def command(record: Record) -> str:
@@ -201,11 +190,6 @@ def command(record: Record) -> str:
     for key, value in sorted(changed_settings(spec).items()):
         words += ["--set", portable(f"{key}={setting_text(value)}")]
     return shlex.join(words)
-
-
-def _as_typed(sources: Iterable[Source]) -> str:
-    """The last command of each folder."""
-    return "\n".join(_typed(source.sessions[-1]) for source in sources if source.sessions) or "not recorded"
 
 
 def _data_option(dataset: str) -> list[str]:

@@ -26,8 +26,8 @@ from calmoe.experiments.sources import (
     run_dataset,
     run_examples,
 )
-from calmoe.experiments.spec import changes, run_title
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
+from calmoe.experiments.titles import changes, run_title
 from calmoe.files import write_json, write_whole
 from calmoe.report import (
     Grid,

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from importlib import resources
-from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from calmoe.backbones import BACKBONES
@@ -16,7 +15,6 @@ from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.methods import METHODS
 from calmoe.mixture import MixtureHead
-from calmoe.report.published import backbone_note, is_published, table_of
 from calmoe.training.settings import ModelSettings, TrainingSettings
 
 T = TypeVar("T")
@@ -49,7 +47,6 @@ RANGES = {
     "disagreement": (0, math.inf),
     "filter_fraction": (0, 1),
 }
-OF_BACKBONE = ("backbone", "variant", "weights")
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "word"}
 
 
@@ -78,66 +75,6 @@ def run_name(spec: Mapping[str, Any]) -> str:
     'pacs-sketch'
     """
     return "-".join(filter(None, [spec["dataset"], spec.get("target")]))
-
-
-def run_title(spec: Mapping[str, Any], table: str = "", but: str = "") -> str:
-    """What captions call a run: its name, and what is not as in the paper or the preset.
-
-    >>> model = {"backbone": "resnet50", "variant": "v1", "weights": "resnet50.safetensors"}
-    >>> training = {"epochs": 30, "warmup": 12}
-    >>> run_title({"dataset": "pacs", "target": "sketch", "model": model, "training": training})
-    'pacs-sketch, ResNet-50 v1 (the paper: ResNet-18), epochs=30, warmup=12'
-    """
-    return ", ".join(filter(None, [run_name(spec), *changes(spec, table, but)]))
-
-
-def changes(spec: Mapping[str, Any], table: str = "", but: str = "") -> tuple[str, str]:
-    """The backbone beside the paper's, and the settings that are not the preset's; empty where they agree.
-
-    table: of the paper, if not the run's own; but: a setting that is swept.
-
-    >>> changes(asdict(with_settings(load_preset("digits"), ["forget_moments=true", "experts=2"])))
-    ('', 'experts=2, forget_moments=true')
-    """
-    table = table or table_of(spec["dataset"], spec.get("target", ""))
-    told = OF_BACKBONE if is_published(table) else ()
-    settings = ", ".join(
-        f"{name}={Path(value).name if name == 'weights' else setting_text(value)}"
-        for name, value in changed_settings(spec).items()
-        if name not in (*told, but)
-    )
-    model = spec["model"]
-    return backbone_note(table, _backbone(model), bool(model.get("weights"))), settings
-
-
-def _backbone(model: Mapping[str, Any]) -> str:
-    depth = model["backbone"].removeprefix("resnet")
-    if depth.isdecimal():  # the shallow ones have no variants
-        return f"ResNet-{depth}" + (f" {model['variant']}" if int(depth) >= 50 else "")
-    return Path(model.get("weights") or model["backbone"]).name
-
-
-def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a run's table, what is not the preset's. Where epochs are not, the warm-up is told as well."""
-    preset = asdict(load_preset(spec["dataset"]))
-    found: dict[str, Any] = {}
-    for section in ("model", "training"):
-        here, there = (json.loads(json.dumps(table.get(section, {}))) for table in (spec, preset))
-        found |= {
-            name: value
-            for name, value in here.items()
-            if value != there.get(name) or (name == "warmup" and here["epochs"] != there["epochs"])
-        }
-    return found
-
-
-def setting_text(value: Any) -> str:
-    """As --set takes it.
-
-    >>> setting_text([16]), setting_text(False), setting_text("v1"), setting_text("18")
-    ('[16]', 'false', 'v1', '"18"')
-    """
-    return value if isinstance(value, str) and _parse(value) == value else json.dumps(value)
 
 
 def load_preset(name: str) -> RunSpec:
@@ -274,6 +211,15 @@ def _places() -> dict[str, tuple[str, ...]]:
         for field in fields(kind):
             places[field.name] = places[f"{section}.{field.name}"] = (section, field.name)
     return places
+
+
+def setting_text(value: Any) -> str:
+    """As --set takes it.
+
+    >>> setting_text([16]), setting_text(False), setting_text("v1"), setting_text("18")
+    ('[16]', 'false', 'v1', '"18"')
+    """
+    return value if isinstance(value, str) and _parse(value) == value else json.dumps(value)
 
 
 def _parse(text: str) -> Any:
