@@ -21,7 +21,7 @@ from calmoe.formats.budget import Budget
 from calmoe.formats.naming import check_names, quoted
 from calmoe.formats.text import distinct, repeat
 
-BLOCK = 4 * 2**20
+BLOCK = 2**20
 LINE_END = re.compile(rb"[\r\n]")
 BLANKS = re.compile(rb"(?<=[\r\n])[ \t\v\f]+(?=[\r\n]|\Z)")
 """What stands on a line that is otherwise empty."""
@@ -35,12 +35,15 @@ def read(path: Path, budget: Budget, is_number: Callable[[str], bool]) -> dict[s
     _check_characters(data)
     _check_quotes(data)
     names, end = _header(data)
-    cells = min(_line(data, len(data)) * len(names), len(data))  # there is no cell without a separator
-    budget.spend_cells(cells, columns=len(names))
-    text = dict(zip(names, _rows(data, end, names).columns, strict=True))
+    lines = _line(data, len(data))
+    budget.spend_cells(min(lines * len(names), len(data)), columns=len(names))  # no cell without a separator
+    table = _parsed(data, end, {name: "float64" if is_number(name) else "string" for name in names})
+    _check_count(len(table), lines, data)
+    cells = dict(zip(names, table.columns, strict=True))
+    del table
     columns = {}
     for name in names:
-        column = text.pop(name)  # to be let go as soon as it is read
+        column = cells.pop(name)  # its text is let go as soon as it is read
         columns[name] = _numbers(name, column, data) if is_number(name) else _column(name, column, budget)
     return columns
 
@@ -76,12 +79,15 @@ def _misplaced(piece: np.ndarray) -> int | None:
     quotes = np.flatnonzero(piece == ord('"'))
     opening, closing = quotes[::2], quotes[1::2]
     edge = np.isin(np.arange(256), np.frombuffer(b',\r\n"', np.uint8))
-    framed = np.concatenate([[ord("\n")], piece, [ord("\n")]])  # what lies before a place; two on, after it
-    ends = np.flatnonzero((piece == ord("\n")) | (piece == ord("\r")))
+    before = edge[piece[opening - 1]] | (opening == 0)
+    after = edge[piece[(closing + 1) % len(piece)]] | (closing == len(piece) - 1)
+    ends = np.flatnonzero(piece == ord("\n"))
+    if (returns := piece == ord("\r")).any():
+        ends = np.union1d(ends, np.flatnonzero(returns))
     inside = np.searchsorted(quotes, ends)
     faults = [
-        opening[~edge[framed[opening]]],
-        closing[~edge[framed[closing + 2]]],
+        opening[~before],
+        closing[~after],
         quotes[inside[inside % 2 == 1] - 1],
         opening[len(closing) :],
     ]
@@ -93,10 +99,9 @@ def _header(data: bytes) -> tuple[list[str], int]:
     line = re.compile(rb"\S[^\r\n]*").search(data)
     if line is None:
         raise InputError("there are no rows")
+    _check_utf8(data[: line.end()])
     try:
         names = [name.strip() for name in next(csv.reader([line[0].decode()], strict=True))]
-    except UnicodeDecodeError:
-        raise _not_utf8(data) from None
     except csv.Error as error:
         raise InputError(f"the header is not readable ({error})") from None
     if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
@@ -109,33 +114,39 @@ def _header(data: bytes) -> tuple[list[str], int]:
     return names, line.end()
 
 
-def _rows(data: bytes, end: int, names: list[str]) -> pyarrow.Table:
-    """The cells below the header, as text; as many rows as there are lines."""
-    body = memoryview(data)[end:]
+def _parsed(data: bytes, end: int, kinds: dict[str, str]) -> pyarrow.Table:
+    """The cells below the header; all of them as text where some number is not plain."""
+    body, quotes = memoryview(data)[end:], b'"' in data
+    if len(kinds) == 1:
+        body = memoryview(BLANKS.sub(b"", body))  # in other files such a line is too short
     try:
-        if len(names) == 1:
-            body = memoryview(BLANKS.sub(b"", body))  # elsewhere such a line is too short, see below
-        table = _parse(body, names, b'"' in data, BLOCK)
+        return _parse(body, kinds, quotes, BLOCK)
     except pyarrow.ArrowInvalid:
-        _check_lines(data, len(names))
+        _check_lines(data, len(kinds))
         body = memoryview(BLANKS.sub(b"", body))
         try:
-            table = _parse(body, names, b'"' in data, block=len(body))  # a line may be longer than a block
+            return _parse(body, dict.fromkeys(kinds, "string"), quotes, len(body))  # a line may be long
         except pyarrow.ArrowException as error:
             raise InputError(f"not a readable csv file ({' '.join(str(error).split())})") from None
-    plain = data.count(b"\n") - data.endswith(b"\n")
-    if len(table) != plain and len(table) != (lines := sum(1 for _ in _lines(data)) - 1):
-        raise InputError(f"{lines} lines below the header were read as {len(table)} rows: write it again")
-    return table
 
 
-def _parse(body: memoryview, names: list[str], quotes: bool, block: int) -> pyarrow.Table:
+def _parse(body: memoryview, kinds: dict[str, str], quotes: bool, block: int) -> pyarrow.Table:
     return read_csv(
         pyarrow.BufferReader(pyarrow.py_buffer(body)),
-        ReadOptions(column_names=names, block_size=min(block, 2**31 - 1)),
+        ReadOptions(column_names=list(kinds), block_size=min(block, 2**31 - 1)),
         ParseOptions(quote_char='"' if quotes else False, newlines_in_values=False),
-        ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()), strings_can_be_null=False),
+        ConvertOptions(column_types=kinds, null_values=[], strings_can_be_null=False),
     )
+
+
+def _check_count(rows: int, lines: int, data: bytes) -> None:
+    """Refuse to go on with more or fewer rows than there are lines."""
+    if rows != lines - 1 - data.endswith((b"\n", b"\r")):
+        filled = sum(1 for _ in _lines(data)) - 1  # without the blank ones
+        if rows != filled:
+            raise InputError(
+                f"{filled} lines below the header were read as {rows} rows: write the file again"
+            )
 
 
 def _check_lines(data: bytes, columns: int) -> None:
@@ -144,10 +155,15 @@ def _check_lines(data: bytes, columns: int) -> None:
         cells = 1 + (re.sub('"[^"]*"', "", line) if '"' in line else line).count(",")
         if cells != columns:
             raise InputError(f"line {number} has {cells} values, but the header names {columns} columns")
+    _check_utf8(data)
+
+
+def _check_utf8(data: bytes) -> None:
     try:
         data.decode()
-    except UnicodeDecodeError:
-        raise _not_utf8(data) from None
+    except UnicodeDecodeError as error:
+        line = _line(data, error.start)
+        raise InputError(f"line {line} is not UTF-8: write the file in that encoding") from None
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:
@@ -159,27 +175,20 @@ def _lines(data: bytes) -> Iterator[tuple[int, str]]:
 
 def _line(data: bytes, place: int) -> int:
     """The number of the line that this byte stands in, from 1."""
-    return 1 + data.count(b"\n", 0, place) + data.count(b"\r", 0, place) - data.count(b"\r\n", 0, place)
-
-
-def _not_utf8(data: bytes) -> InputError:
-    try:
-        data.decode()
-        place = len(data)
-    except UnicodeDecodeError as error:
-        place = error.start
-    return InputError(
-        f"not a readable UTF-8 csv file: line {_line(data, place)} holds another encoding's bytes"
-    )
+    pieces = (np.frombuffer(data, np.uint8, min(BLOCK, place - at), at) for at in range(0, place, BLOCK))
+    ends = sum(int(np.count_nonzero(piece == ord("\n"))) for piece in pieces)
+    returns = data.count(b"\r", 0, place) - data.count(b"\r\n", 0, place) if b"\r" in data else 0
+    return 1 + ends + returns
 
 
 def _numbers(name: str, cells: pyarrow.ChunkedArray, data: bytes) -> np.ndarray:
-    """Text as numbers only."""
-    for text in (cells, compute.utf8_trim_whitespace(cells)):
-        try:
-            return text.cast("float64").to_numpy()
-        except pyarrow.ArrowInvalid:
-            continue
+    """Numbers as they are; text as numbers only."""
+    if pyarrow.types.is_floating(cells.type):
+        return cells.to_numpy()
+    try:
+        return compute.utf8_trim_whitespace(cells).cast("float64").to_numpy()
+    except pyarrow.ArrowInvalid:
+        pass
     numbers = np.empty(len(cells))
     for row, value in enumerate(cells.to_pylist()):
         try:
