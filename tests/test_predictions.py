@@ -356,7 +356,7 @@ def test_bad_tensors_are_named(changes, message):
 
 @pytest.mark.parametrize("groups", [{"a": ["x", "\ud800"]}, {"\udfff": [1, 2]}])
 def test_halves_of_surrogate_pairs_are_named(groups):
-    with pytest.raises(InputError, match=r"group column '(a|\\udfff)' holds half of a surrogate pair"):
+    with pytest.raises(InputError, match=r'group column "(a|\\udfff)" holds half of a surrogate pair'):
         Predictions.from_probs(np.full((2, 2), 0.5), groups=groups)
 
 
@@ -409,34 +409,34 @@ def test_bad_files_are_named(tmp_path):
         ("noise.npz", b"PK\x03\x04 noise", "not a readable npz"),
         ("empty.csv", b"", "no rows"),
         ("header.csv", b"prob_0,prob_1\n", "no rows"),
-        ("ragged.csv", b"prob_0,prob_1\n0.5,0.5\n1\n", "row 1 has 1 values, but the header names 2 columns"),
-        ("long.csv", b"prob_0,prob_1\n0.5,0.5,1\n", "row 0 has 3 values"),
+        ("ragged.csv", b"prob_0,prob_1\n0.5,0.5\n1\n", "line 3 has 1 values, but the header names 2 columns"),
+        ("long.csv", b"prob_0,prob_1\n0.5,0.5,1\n", "line 2 has 3 values"),
         ("semicolons.csv", b"prob_0;prob_1\n0,5;0,5\n", "separated by ';': separate them by commas"),
         ("tabs.csv", b"prob_0\tprob_1\n0.5\t0.5\n", r"separated by '\t'"),
         ("index.csv", b",prob_0,prob_1\n0,0.5,0.5\n", "index=False"),
         ("latin.csv", b"prob_0,caf\xe9\n1,1\n", "UTF-8"),
-        ("twice.csv", b"prob_0,prob_0\n0.5,0.5\n", "different columns"),
+        ("twice.csv", b"prob_0,prob_0\n0.5,0.5\n", "columns 1 and 2 are both named"),
         ("names.csv", b"p,q\n0.5,0.5\n", "expected `prob_0`"),
         ("gap.csv", b"prob_0,prob_2\n0.5,0.5\n", "number 1 is missing"),
         (
             "text.csv",
             b"prob_0,prob_1,label\n0.5,half,0\n",
-            'column "prob_1" must hold numbers only: row 0 has "half"',
+            'column "prob_1" must hold numbers only: line 2 has "half"',
         ),
         (
             "blank.csv",
             b"prob_0,prob_1\n0.5,0.5\n0.5,\n",
-            'column "prob_1" must hold numbers only: row 1 is blank',
+            'column "prob_1" must hold numbers only: line 3 is blank',
         ),
         (
             "cat.csv",
             b"prob_0,prob_1,label\n0.5,0.5,0\n0.5,0.5,cat\n",
-            'column "label" must hold numbers only: row 1',
+            'column "label" must hold numbers only: line 3 has "cat"',
         ),
         (
             "nothing.csv",
             b"prob_0,prob_1,label\n0.5,0.5,\n",
-            'column "label" must hold numbers only: row 0 is blank',
+            'column "label" must hold numbers only: line 2 is blank',
         ),
         ("both.csv", b"prob_0,label,labels\n1,0,0\n", "both `label` and `labels`"),
         (
@@ -583,7 +583,7 @@ def test_a_foreign_safetensors_file_and_pickled_arrays(tmp_path):
         assert "Error" not in message
     objects = np.array([{"a": 1}], dtype=object)
     message = bad_file(tmp_path / "o.npz", lambda p: np.savez(p, probs=objects))
-    assert "an array holds Python objects: save it" in message
+    assert "holds Python objects: save it" in message
     assert "pickle" not in message
     missing = pa.table({"prob_0": [1.0, None], "label": [0, 0]})
     assert "missing values" in bad_file(tmp_path / "m.parquet", lambda p: pq.write_table(missing, p))

@@ -17,9 +17,25 @@ def as_tensor(values: Array, device: torch.device | None = None) -> Tensor:
     return tensor if device is None else tensor.to(device)
 
 
+def as_numpy(tensor: Tensor) -> np.ndarray:
+    """The values of a tensor, wherever it lies; what NumPy does not know (bfloat16, float8) as float32."""
+    plain = tensor.detach().cpu()
+    try:
+        return plain.numpy()
+    except TypeError:
+        pass
+    try:
+        return plain.float().numpy()
+    except (TypeError, RuntimeError):
+        kind = str(plain.dtype).removeprefix("torch.")
+        raise InputError(f"NumPy has no {kind}: give float32") from None
+
+
 def _from_numpy(values: Any) -> Tensor:
     try:
         array = np.asarray(values)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if not array.flags.writeable or any(stride < 0 for stride in array.strides):
             array = array.copy()
         return torch.as_tensor(array)

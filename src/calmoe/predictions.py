@@ -14,10 +14,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from calmoe.arrays import Array, as_tensor
+from calmoe.arrays import Array, as_numpy, as_tensor
 from calmoe.errors import InputError, about
 from calmoe.files import is_utf8, write_whole
 from calmoe.formats import FORMAT, Table, read_table
+from calmoe.formats.naming import quoted
+from calmoe.formats.safetensors import unique
 from calmoe.mixture import MixtureOutput, combine
 
 LOGS = {"probs": "log_probs", "routing": "log_routing", "expert_probs": "expert_log_probs"}
@@ -43,7 +45,9 @@ class Predictions:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", {name: _column(values) for name, values in self.groups.items()})
+        _check_mappings(self.groups, self.metadata)
+        columns = {name: _column(name, values) for name, values in self.groups.items()}
+        object.__setattr__(self, "groups", columns)
         if self.labels is not None:
             object.__setattr__(self, "labels", _whole_numbers(as_tensor(self.labels)))
         self._check()
@@ -127,8 +131,8 @@ class Predictions:
             tensors["labels"] = self.labels
         categories: dict[str, list[str]] = {}
         for name, column in self.groups.items():
-            if column.dtype.kind in "US":
-                values, column = np.unique(column.astype(str), return_inverse=True)
+            if column.dtype.kind == "U":
+                values, column = np.unique(column, return_inverse=True)
                 categories[name] = values.tolist()
             tensors[f"group.{name}"] = as_tensor(column)
         # safetensors refuses tensors that share memory, as those of a single expert do
@@ -137,15 +141,20 @@ class Predictions:
         header = {"format": FORMAT, "metadata": self.metadata, "categories": categories}
         try:
             note = json.dumps(header)
-        except (TypeError, ValueError) as error:
+            json.loads(note, object_pairs_hook=unique)  # keys such as 1 and "1" become one
+        except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"{path}: metadata must be what JSON can hold ({error})") from None
         write_whole(path, safetensors.torch.save(alone, {"calmoe": note}))
 
     @classmethod
-    def load(cls, path: str | Path) -> "Predictions":
-        """Read a safetensors, npz, csv or parquet file and check it; a bad one gives a line that says why."""
+    def load(cls, path: str | Path, *, limit: int | None = None) -> "Predictions":
+        """Read a safetensors, npz, csv or parquet file and check it; a bad one gives a line that says why.
+
+        limit: the bytes of memory that the file may unpack to; without it CALMOE_READ_LIMIT's, else 32 times
+        the file's length (at least 64 MiB, at most 8 GiB).
+        """
         with about(path):
-            return _assemble(read_table(Path(path)))
+            return _assemble(read_table(Path(path), limit))
 
     def _check(self) -> None:
         _check_shapes(self.output._asdict())
@@ -156,20 +165,35 @@ class Predictions:
             if not logs.is_floating_point():
                 raise InputError(f"{name} must hold floating-point numbers, not {logs.dtype}")
             remedy = "give log-probabilities (log_softmax of logits)"
-            _check_sums(name, logs.double().logsumexp(dim=-1).exp(), remedy)
+            _check_sums(name, logs.double().exp().sum(dim=-1), remedy)
         if self.labels is not None:
             _check_labels(self.labels, n, classes)
         for name, column in self.groups.items():
-            if not name or column.shape != (n,) or column.dtype.kind not in "biufUS":
+            plain = column.dtype.kind in "biuf" and column.itemsize <= 8
+            if column.shape != (n,) or not (plain or column.dtype.kind == "U"):
                 raise InputError(
-                    f'group column "{name}" must hold {n} booleans, numbers or strings, not shape '
+                    f"group column {quoted(name)} must hold {n} booleans, numbers or strings, not shape "
                     f"{list(column.shape)} of {column.dtype}"
                 )
-            if not is_utf8("".join([name, *(column.tolist() if column.dtype.kind == "U" else ())])):
-                raise InputError(
-                    f"group column {name!a} holds half of a surrogate pair, which is no character: "
-                    "write the text again as UTF-8"
-                )
+            _check_text(name, "".join([name, *(column.tolist() if column.dtype.kind == "U" else ())]))
+
+
+def _check_mappings(groups: Any, metadata: Any) -> None:
+    if not isinstance(groups, dict) or not all(isinstance(name, str) and name for name in groups):
+        raise InputError("groups must be a dict: columns of length N by their names")
+    if not isinstance(metadata, dict):
+        raise InputError(f"metadata must be a dict, not {type(metadata).__name__}")
+
+
+def _check_text(name: str, text: str) -> None:
+    """Refuse what a column of text cannot hold."""
+    if not is_utf8(text):
+        raise InputError(
+            f"group column {quoted(name)} holds half of a surrogate pair, which is no character: "
+            "write the text again as UTF-8"
+        )
+    if "\0" in text:
+        raise InputError(f"group column {quoted(name)} holds a NUL character: take it out")
 
 
 def _check_shapes(parts: dict[str, Tensor]) -> None:
@@ -185,6 +209,8 @@ def _check_shapes(parts: dict[str, Tensor]) -> None:
 
 def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -> None:
     """Refuse sums of probabilities, [N] or [N, K], that are NaN or not 1."""
+    if ((sums - 1).abs() <= tolerance).all():
+        return
     sums = sums[:, None].flatten(1)
     missing = sums.isnan().any(dim=1)
     if missing.any():
@@ -247,23 +273,26 @@ def _assemble(table: Table) -> Predictions:
 def _logs(name: str, values: Tensor) -> Tensor:
     if values.dtype == torch.bool or values.is_complex():
         raise InputError(f"{name} must hold numbers, not {str(values.dtype).removeprefix('torch.')}")
+    if 0 in values.shape:
+        raise InputError("there are no rows" if values.shape[0] == 0 else f"{name} has no columns")
     values = values.to(torch.promote_types(values.dtype, torch.float32))  # half is too coarse for a logarithm
     if name in LOGS.values():
         return values
-    outside = ((values < -1e-6) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
+    outside = (values < -1e-6) | (values > 1 + 1e-6)
     if outside.any():
-        row = _first(outside)
+        row = _first(outside.flatten(1).any(dim=1))
         raise InputError(
             f"{name} must lie between 0 and 1, row {row} does not: give the softmax of logits, the exp of "
             "logarithms, a hundredth of percentages"
         )
     _check_sums(name, values.double().sum(dim=-1), "normalise them, or give more decimals")
-    return values.clamp(0, 1).log()
+    return values.clamp(0, 1).log_()
 
 
 def _whole_numbers(labels: Tensor) -> Tensor:
-    if labels.dtype == torch.bool:
-        raise InputError("labels must be whole numbers (class indices from 0), not booleans")
+    if labels.dtype == torch.bool or labels.is_complex():
+        kind = "booleans" if labels.dtype == torch.bool else "complex numbers"
+        raise InputError(f"labels must be whole numbers (class indices from 0), not {kind}")
     numbers = labels.double().flatten()
     odd = (numbers != numbers.round()) | ~(numbers.abs() < 2**53)  # NaN too
     if odd.any():
@@ -273,9 +302,26 @@ def _whole_numbers(labels: Tensor) -> Tensor:
     return labels.long()
 
 
-def _column(values: Any) -> np.ndarray:
+def _column(name: str, values: Any) -> np.ndarray:
     """A group column as NumPy; objects that are all strings (as pandas keeps text) or all bools as such."""
-    column = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if column.dtype == object and {type(value) for value in column.flat} in ({str}, {bool}):
-        return np.array(column.tolist())
-    return column
+    if isinstance(values, Tensor):
+        return as_numpy(values)
+    try:
+        column = np.asarray(values)
+        if column.dtype.kind == "S":
+            return np.char.decode(column, "utf-8")
+        if isinstance(values, np.ndarray) and column.dtype != object:
+            return column.astype(column.dtype.newbyteorder("="), copy=False)
+        objects = np.asarray(values, dtype=object)
+    except UnicodeDecodeError:
+        raise InputError(
+            f"group column {quoted(name)} holds bytes that are not UTF-8: give strings"
+        ) from None
+    except (TypeError, ValueError):
+        raise InputError(
+            f"group column {quoted(name)} must hold booleans, numbers or strings, one a row"
+        ) from None
+    kinds = {type(value) for value in objects.flat}
+    if kinds == {str}:
+        _check_text(name, "".join(objects.flat))  # NumPy drops a NUL at the end
+    return np.array(objects.tolist()) if column.dtype == object and kinds in ({str}, {bool}) else column

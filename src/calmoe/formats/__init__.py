@@ -1,0 +1,58 @@
+"""Reading predictions that calmoe or other tools wrote, as named arrays and group columns.
+
+- `.safetensors`, written by `Predictions.save`: tensors `log_probs` [N, C], `log_routing` [N, K],
+  `expert_log_probs` [N, K, C], `labels` [N] (absent for unlabelled data) and `group.NAME` [N]; the header
+  holds the names of categories and the metadata as JSON. Written by other tools: tensors as in npz.
+- `.npz`: arrays `log_probs` or `probs`; optionally `log_routing` or `routing` with `expert_log_probs` or
+  `expert_probs` (these two suffice); optionally `labels`; any other array is a group column.
+- `.csv` and `.parquet`: columns `prob_0`, `prob_1`, … (or `log_prob_0`, …); optionally `routing_0`, … (or
+  `log_routing_0`, …) with `expert_0_prob_0`, … (or `expert_0_log_prob_0`, …), the expert first, then the
+  class; optionally `label`; any other column is a group column. In a csv file group columns are booleans
+  (true, True, TRUE), integers, numbers or, failing these or with leading zeros, text.
+
+`label` and `labels` mean the same. What is wrong with a csv file's text is told by line, counted from 1 as
+editors do; what is wrong with its values by row, counted from 0 after the header.
+
+One module a kind of file turns it into columns by name; `naming` turns columns into arrays; `budget` bounds
+what a file may unpack to.
+"""
+
+from pathlib import Path
+
+from calmoe.errors import InputError
+from calmoe.formats.budget import Budget
+from calmoe.formats.naming import Table, from_arrays, from_columns, is_numeric
+from calmoe.formats.safetensors import FORMAT
+
+__all__ = ["FORMAT", "Table", "read_table"]
+
+KINDS = (".safetensors", ".npz", ".csv", ".parquet")
+
+
+def read_table(path: Path, limit: int | None = None) -> Table:
+    """The contents of a predictions file of any kind we read; limit: bytes in memory, see `budget`."""
+    if path.is_dir():
+        raise InputError("this is a folder: give a file in it")
+    if not path.exists():
+        raise InputError("no such file")
+    if path.suffix not in KINDS:
+        raise InputError(f"unknown kind of file; expected one of {', '.join(KINDS)}")
+    if not path.is_file():
+        raise InputError("not a regular file: copy what it gives into one")
+    budget = Budget(path.stat().st_size, limit)
+    # readers are imported where they are needed: pyarrow takes its time
+    if path.suffix == ".csv":
+        from calmoe.formats import csv
+
+        return from_columns(csv.read(path, budget, is_numeric))
+    if path.suffix == ".parquet":
+        from calmoe.formats import parquet
+
+        return from_columns(parquet.read(path, budget))
+    if path.suffix == ".npz":
+        from calmoe.formats import npz
+
+        return from_arrays(npz.read(path, budget))
+    from calmoe.formats import safetensors
+
+    return safetensors.read(path, budget)

@@ -1,0 +1,64 @@
+"""A parquet file as columns by name: its metadata is compared with the budget before anything is unpacked."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+from pyarrow import parquet, types
+
+from calmoe.errors import InputError
+from calmoe.formats.budget import Budget
+from calmoe.formats.naming import check_names, quoted
+from calmoe.formats.text import distinct, repeat
+
+
+def read(path: Path, budget: Budget) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as stream:  # pyarrow takes no path that is not UTF-8
+            file = parquet.ParquetFile(stream)
+            _check(file, budget)
+            text = [field.name for field in file.schema_arrow if _is_text(field.type)]
+            # repeated text stays a dictionary: a small file can repeat a long one very often
+            table = parquet.ParquetFile(stream, read_dictionary=text).read()
+            stored = dict(zip(table.column_names, table.columns, strict=True))
+            return {name: _plain(name, column, budget) for name, column in stored.items()}
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"not a readable parquet file ({reason})") from None
+
+
+def _check(file: parquet.ParquetFile, budget: Budget) -> None:
+    """Refuse what would be too large, and columns that are not plain."""
+    schema, metadata = file.schema_arrow, file.metadata
+    check_names(schema.names)
+    for field in schema:
+        kind = _kind(field.type)
+        numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+        if not (numeric or types.is_boolean(kind) or _is_text(kind)):
+            raise InputError(
+                f"column {quoted(field.name)} holds {kind}: give booleans, numbers or strings, or leave it "
+                "out"
+            )
+    if metadata.num_rows < 0:
+        raise InputError("not a readable parquet file (a negative number of rows)")
+    budget.spend_cells(metadata.num_rows * len(schema), columns=len(schema) * (1 + metadata.num_row_groups))
+
+
+def _kind(stored: pyarrow.DataType) -> pyarrow.DataType:
+    """Categories are of the kind that they stand for."""
+    return stored.value_type if types.is_dictionary(stored) else stored
+
+
+def _is_text(stored: pyarrow.DataType) -> bool:
+    return str(_kind(stored)) in ("string", "large_string", "string_view")
+
+
+def _plain(name: str, column: pyarrow.ChunkedArray, budget: Budget) -> np.ndarray:
+    """A column of booleans, numbers or text; categories of these are what they stand for."""
+    if column.null_count:
+        raise InputError(f"column {quoted(name)} has {column.null_count} missing values")
+    if types.is_decimal(_kind(column.type)):
+        return column.cast("float64").to_numpy()
+    if _is_text(column.type):
+        return repeat(name, *distinct(column), budget)
+    return column.to_numpy()

@@ -1,0 +1,84 @@
+"""A safetensors file: what `Predictions.save` wrote, or tensors under the names of npz arrays."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+from torch import Tensor
+
+from calmoe.arrays import as_numpy
+from calmoe.errors import InputError
+from calmoe.formats.budget import Budget
+from calmoe.formats.naming import ARRAYS, Table, check_names, from_arrays, quoted
+from calmoe.formats.text import repeat
+
+FORMAT = "calmoe.predictions/1"
+GROUP = "group."
+DAMAGED = "damaged header: its JSON is not what Predictions.save writes; write the file again"
+
+
+def read(path: Path, budget: Budget) -> Table:
+    tensors, header = _tensors(path)
+    budget.spend_cells(sum(tensor.numel() for tensor in tensors.values()), len(tensors))
+    if "calmoe" in header:
+        return _saved(tensors, header["calmoe"], budget)
+    if not set(ARRAYS[:-1]) & set(tensors):
+        raise InputError(
+            "not a predictions file: write it with Predictions.save, or give tensors `probs`, `labels`, …"
+        )
+    return from_arrays({name: as_numpy(tensor) for name, tensor in tensors.items()})
+
+
+def _tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The library compares lengths, offsets and shapes with the file."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"not a readable safetensors file ({reason})") from None
+
+
+def _saved(tensors: dict[str, Tensor], note: str, budget: Budget) -> Table:
+    """Of the file that `Predictions.save` wrote."""
+    try:
+        saved = json.loads(note, object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        raise InputError(DAMAGED) from None
+    if not isinstance(saved, dict):
+        raise InputError(DAMAGED)
+    if saved.get("format") != FORMAT:
+        raise InputError(
+            f"not a predictions file of the format {FORMAT}: write it with Predictions.save, or give the "
+            "same arrays as npz"
+        )
+    categories, metadata = saved.get("categories"), saved.get("metadata")
+    if not isinstance(categories, dict) or not isinstance(metadata, dict):
+        raise InputError(DAMAGED)
+    groups = {
+        name.removeprefix(GROUP): as_numpy(tensor)
+        for name, tensor in tensors.items()
+        if name.startswith(GROUP)
+    }
+    check_names(list(groups))
+    for name, values in categories.items():
+        groups[name] = _named(name, groups.get(name), values, budget)
+    return Table({name: tensors[name] for name in ARRAYS if name in tensors}, groups, metadata)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For JSON: no key may stand twice, as one of its values would be lost."""
+    if len(members := dict(pairs)) != len(pairs):
+        raise ValueError("a key stands twice")
+    return members
+
+
+def _named(name: str, codes: np.ndarray | None, values: Any, budget: Budget) -> np.ndarray:
+    """The strings that the codes stand for."""
+    if codes is None or not isinstance(values, list) or {type(value) for value in values} > {str}:
+        raise InputError(DAMAGED)
+    if codes.dtype.kind not in "iu" or (codes.size and not 0 <= codes.min() <= codes.max() < len(values)):
+        raise InputError(f"group column {quoted(name)} must point at its {len(values)} categories, from 0")
+    return repeat(name, codes, values, budget)
