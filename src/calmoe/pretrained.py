@@ -159,7 +159,7 @@ def transformers() -> Iterator[Any]:
 
 @contextmanager
 def reading(what: str) -> Iterator[Any]:
-    """transformers at work on `what`: damaged files may raise anything, and Rust's panics are no Exception."""
+    """transformers at work on `what`; damaged files may raise anything, and Rust panics beside Exception."""
     with transformers() as library:
         try:
             yield library
