@@ -353,7 +353,7 @@ def test_calibrators_are_saved_as_json(tmp_path):
     (tmp_path / "text.json").write_text(
         '{"kind": "Temperature", "solver": "exact", "temperature": "x", "status": "optimum"}'
     )
-    with pytest.raises(InputError, match="must be a number"):
+    with pytest.raises(InputError, match="temperature must be a finite number"):
         Temperature.load(tmp_path / "text.json")
     with pytest.raises(InputError, match="not a readable JSON"):
         Temperature.load(tmp_path / "none.json")

@@ -185,11 +185,11 @@ def test_bad_folders_are_named(tmp_path):
     (tmp_path / "config.json").write_text(
         '{"in_features": "6", "num_classes": 3, "num_experts": 4, "router_hidden": 8, "routing": "soft"}'
     )
-    with pytest.raises(InputError, match="sizes must be whole numbers"):
+    with pytest.raises(InputError, match="in_features must be a whole number"):
         MixtureHead.from_pretrained(tmp_path)
     for text in ("{", "[" * 100_000):
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(InputError, match="not JSON"):
+        with pytest.raises(InputError, match="not a readable JSON"):
             MixtureHead.from_pretrained(tmp_path)
 
 

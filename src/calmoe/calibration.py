@@ -4,8 +4,8 @@
 saved as JSON.
 """
 
-import json
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor
-from calmoe.errors import InputError
+from calmoe.errors import InputError, about
 from calmoe.files import write_json
 from calmoe.metrics import ece
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
 from calmoe.tempering import (
     EXPLAINED,
+    STATUSES,
     CalibrationWarning,
     check_scores,
     prepare,
@@ -29,6 +30,9 @@ from calmoe.tempering import (
     solve_exactly,
     temper,
 )
+from calmoe.validation import boolean, items, number, one_of, read_json
+
+SMALLEST = 1e-30  # |T| of the published solver, or a clamp: float32 can divide log-probabilities by it
 
 
 class Temperature:
@@ -96,10 +100,21 @@ class Temperature:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote."""
-        saved = read_json(path, cls.__name__, ("solver", "temperature", "status"))
-        fitted = cls(saved["solver"])
-        fitted.temperature_, fitted.status_ = _number(path, saved["temperature"]), saved["status"]
+        saved = read_saved(path, cls.__name__, ("solver", "temperature", "status"))
+        with about(path):
+            fitted = cls(one_of("solver", saved["solver"], STATUSES))
+            fitted.restore(saved["temperature"], saved["status"], "status")
         return fitted
+
+    def restore(self, temperature: Any, status: Any, field: str) -> None:
+        """What a file says this solver found; `field` is where it keeps the status."""
+        self.status_ = one_of(field, status, STATUSES[self.solver])
+        smallest, largest = 1 / self.LARGEST, self.LARGEST
+        if self.solver == "published":
+            smallest, largest = SMALLEST, 1 / SMALLEST
+        if self.status_ == "negative":
+            smallest, largest = -largest, -smallest
+        self.temperature_ = number("temperature", temperature, least=smallest, most=largest)
 
     def _fitted(self) -> float:
         if not hasattr(self, "temperature_"):
@@ -153,8 +168,11 @@ class PerExpertTemperature:
     def __init__(
         self, weighted: bool = False, clamp: tuple[float, float] = (0.1, 10.0), solver: str = "exact"
     ) -> None:
-        if not 0 < clamp[0] <= clamp[1]:
-            raise InputError(f"clamp must be two positive bounds, the lower first, not {clamp}")
+        if not SMALLEST <= clamp[0] <= clamp[1] <= 1 / SMALLEST:
+            raise InputError(
+                f"clamp must be two positive bounds, the lower first, within {SMALLEST:g} and "
+                f"{1 / SMALLEST:g}, not {clamp}"
+            )
         Temperature(solver)
         self.weighted = weighted
         self.clamp = clamp
@@ -207,10 +225,16 @@ class PerExpertTemperature:
     def load(cls, path: str | Path) -> "PerExpertTemperature":
         """Read what `save` wrote."""
         keys = ("weighted", "clamp", "solver", "temperatures", "statuses")
-        saved = read_json(path, "PerExpertTemperature", keys)
-        fitted = cls(saved["weighted"], tuple(saved["clamp"]), saved["solver"])
-        fitted.temperatures_ = [_number(path, value) for value in saved["temperatures"]]
-        fitted.statuses_ = saved["statuses"]
+        saved = read_saved(path, "PerExpertTemperature", keys)
+        with about(path):
+            low, high = (number("clamp", bound) for bound in items("clamp", saved["clamp"], least=2, most=2))
+            solver = one_of("solver", saved["solver"], STATUSES)
+            fitted = cls(boolean("weighted", saved["weighted"]), (low, high), solver)
+            temperatures = items("temperatures", saved["temperatures"], least=1)
+            fitted.temperatures_ = [number("temperatures", t, least=low, most=high) for t in temperatures]
+            statuses = items("statuses", saved["statuses"], least=len(temperatures), most=len(temperatures))
+            known = (*STATUSES[solver], "unrouted")
+            fitted.statuses_ = [one_of("statuses", status, known) for status in statuses]
         return fitted
 
     def _fitted(self) -> list[float]:
@@ -273,17 +297,12 @@ def check_whole(output: MixtureOutput) -> None:
         raise InputError(f"give the whole MixtureOutput, with routing and experts, not {type(output)}")
 
 
-def _number(path: str | Path, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{path}: a temperature must be a number, not {value!r}")
-    return float(value)
-
-
-def read_json(path: str | Path, kind: str, keys: tuple[str, ...]) -> dict[str, Any]:
+def read_saved(path: str | Path, kind: str, keys: Collection[str]) -> dict[str, Any]:
+    """The table that a calibrator of this kind saved, with these keys."""
     try:
-        saved = json.loads(Path(path).read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a readable JSON file ({error})") from None
+        saved = read_json(path)
+    except OSError as error:
+        raise InputError(f"{path}: not a readable JSON file ({error.strerror or error})") from None
     if not isinstance(saved, dict) or saved.get("kind") != kind or not all(key in saved for key in keys):
         raise InputError(f"{path}: not a saved {kind} (expected kind and {', '.join(keys)})")
     return saved

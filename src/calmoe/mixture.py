@@ -4,7 +4,6 @@ log f = logsumexp_k(log r_k + log f_k). Taking the logarithm of a summed probabi
 gradient of every confident example to underflow; this form never does.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, about
 from calmoe.files import write_json, write_whole
+from calmoe.validation import check_finite, check_shapes, read_json, whole
+
+SIZES = ("in_features", "num_classes", "num_experts", "router_hidden")
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 class MixtureOutput(NamedTuple):
@@ -97,12 +100,7 @@ class MixtureHead(nn.Module):
         routing: str = "soft",
     ) -> None:
         super().__init__()
-        for name, value in (
-            ("in_features", in_features),
-            ("num_classes", num_classes),
-            ("num_experts", num_experts),
-            ("router_hidden", router_hidden),
-        ):
+        for name, value in zip(SIZES, (in_features, num_classes, num_experts, router_hidden), strict=True):
             if value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}")
         self.leading = _leading_experts(routing, num_experts)
@@ -165,8 +163,9 @@ class MixtureHead(nn.Module):
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "MixtureHead":
         """The head that `save_pretrained` wrote."""
-        head = cls(**_read_config(folder))
-        _load_weights(head, folder)
+        config, weights = _read(folder)
+        head = cls(**config)
+        _load(head, weights, folder)
         return head
 
 
@@ -195,8 +194,9 @@ class MixtureClassifier(nn.Module):
     @classmethod
     def from_pretrained(cls, folder: str | Path, backbone: nn.Module) -> "MixtureClassifier":
         """The classifier that `save_pretrained` wrote, into a backbone of the same architecture."""
-        model = cls(backbone, MixtureHead(**_read_config(folder)))
-        _load_weights(model, folder)
+        config, weights = _read(folder)
+        model = cls(backbone, MixtureHead(**config))
+        _load(model, weights, folder)
         return model
 
 
@@ -206,7 +206,7 @@ def _leading_experts(routing: str, num_experts: int) -> int:
         return num_experts
     if routing == "hard":
         return 1
-    match = re.fullmatch(r"top(\d+)", routing) if isinstance(routing, str) else None
+    match = re.fullmatch(r"top([0-9]{1,9})", routing) if isinstance(routing, str) else None
     if match is None:
         raise InputError(f'routing must be "soft", "hard" or "top2", "top3", …, not {routing!r}')
     leading = int(match[1])
@@ -226,38 +226,44 @@ def _save(module: nn.Module, config: dict[str, Any], folder: str | Path) -> None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()}
-    write_whole(folder / "model.safetensors", safetensors.torch.save(weights))
-    write_json(folder / "config.json", config)
+    write_whole(folder / WEIGHTS, safetensors.torch.save(weights))
+    write_json(folder / CONFIG, config)
 
 
-def _read_config(folder: str | Path) -> dict[str, Any]:
-    path = Path(folder) / "config.json"
+def _read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A head's settings and the weights beside them; more weights than there are need not be built."""
+    path, beside = Path(folder) / CONFIG, Path(folder) / WEIGHTS
+    config = read_json(_present(path))
+    with about(path):
+        if not isinstance(config, dict) or set(config) != {*SIZES, "routing"}:
+            raise InputError(f"expected exactly the keys {', '.join([*SIZES, 'routing'])}")
+        features, classes, experts, hidden = (whole(name, config[name], least=1) for name in SIZES)
+        _leading_experts(config["routing"], experts)
     try:
-        config = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give a folder that save_pretrained wrote") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error})") from None
-    expected = {"in_features", "num_classes", "num_experts", "router_hidden", "routing"}
-    if not isinstance(config, dict) or set(config) != expected:
-        raise InputError(f"{path}: expected exactly the keys {', '.join(sorted(expected))}")
-    if not all(isinstance(value, str if key == "routing" else int) for key, value in config.items()):
-        raise InputError(f"{path}: sizes must be whole numbers and routing a word")
-    return config
-
-
-def _load_weights(module: nn.Module, folder: str | Path) -> None:
-    path = Path(folder) / "model.safetensors"
-    try:
-        weights = safetensors.torch.load_file(path)
-        for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            if name in weights:
-                tensor.data = tensor.data.to(weights[name].dtype)  # a bfloat16 model stays one
-        module.load_state_dict(weights)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give a folder that save_pretrained wrote") from None
+        weights = safetensors.torch.load_file(_present(beside))
     except safetensors.SafetensorError as error:
-        raise InputError(f"{path}: not a readable safetensors file ({error})") from None
-    except RuntimeError as error:
-        detail = " ".join(str(error).split())
-        raise InputError(f"{path}: the weights do not fit this architecture: {detail}") from None
+        raise InputError(f"{beside}: not a readable safetensors file ({error})") from None
+    needed = features * experts * classes + (experts > 1) * hidden * (features + experts)
+    there = sum(tensor.numel() for tensor in weights.values())
+    if needed > there:
+        raise InputError(f"{path}: its sizes make {needed:,} weights, {beside} has {there:,}")
+    return config, weights
+
+
+def _load(module: nn.Module, weights: dict[str, Tensor], folder: str | Path) -> None:
+    try:
+        check_shapes(weights, module.state_dict())
+        check_finite(weights)
+    except InputError as error:
+        path = Path(folder) / WEIGHTS
+        raise InputError(f"{path}: the weights do not fit this architecture: {error}") from None
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if name in weights:
+            tensor.data = tensor.data.to(weights[name].dtype)  # a bfloat16 model stays one
+    module.load_state_dict(weights)
+
+
+def _present(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; give a folder that save_pretrained wrote")
+    return path

@@ -12,7 +12,7 @@ disagreement Σ_k r_k (f_k − f)² is nearly a sum of auditors too.
 
 import warnings
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -21,14 +21,16 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor
-from calmoe.calibration import CalibrationWarning, Temperature, check_whole, read_json
-from calmoe.errors import InputError
+from calmoe.calibration import CalibrationWarning, Temperature, check_whole, read_saved
+from calmoe.errors import InputError, about
 from calmoe.files import write_json
 from calmoe.mixture import MixtureOutput
+from calmoe.validation import items, number, numbers, one_of, text, whole
 
 FEWEST = 200  # rows below which nothing but the temperature is fitted
 FOLDS = 5
 SURE = 2.0  # paired standard errors by which the repair must beat the temperature on held-out rows
+LARGEST = 1e15  # a coefficient of a file; rows times rounds bound what can be fitted
 RIDGE = 1.0  # imagined information of each auditor, in rows of variance 1
 
 
@@ -140,27 +142,35 @@ class RoutingRecalibration:
     @classmethod
     def load(cls, path: str | Path) -> "RoutingRecalibration":
         """Read what `save` wrote."""
-        keys = (
-            "bins",
-            "rate",
-            "rounds",
-            "seed",
-            "temperature",
-            "temperature_status",
-            "coefficients",
-            "steps",
-        )
-        saved = read_json(path, "RoutingRecalibration", (*keys, "status", "message", "gain"))
-        fitted = cls(saved["bins"], saved["rate"], saved["rounds"], saved["seed"])
-        fitted.temperature_ = Temperature()
-        fitted.temperature_.temperature_ = float(saved["temperature"])
-        fitted.temperature_.status_ = saved["temperature_status"]
-        fitted.coefficients_ = np.array(saved["coefficients"], dtype=np.float64)
-        if fitted.coefficients_.ndim != 3 or fitted.coefficients_.shape[::2] != (2, fitted.bins + 1):
-            raise InputError(f"{path}: coefficients must be [2, experts, {fitted.bins + 1}] numbers")
-        fitted.rounds_, fitted.status_, fitted.message_ = saved["steps"], saved["status"], saved["message"]
-        fitted.gain_, fitted.gain_error_ = saved["gain"] or (float("nan"), float("nan"))
+        options = ("bins", "rate", "rounds", "seed")
+        results = ("temperature", "temperature_status", "coefficients", "steps", "status", "message", "gain")
+        saved = read_saved(path, "RoutingRecalibration", (*options, *results))
+        with about(path):
+            fitted = cls(
+                bins=whole("bins", saved["bins"], least=1),
+                rate=number("rate", saved["rate"], above=0, most=1),
+                rounds=whole("rounds", saved["rounds"], least=1),
+                seed=whole("seed", saved["seed"]),
+            )
+            fitted._restore(saved)
         return fitted
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        """The results that a file holds; the options are already known."""
+        self.temperature_ = Temperature()
+        self.temperature_.restore(saved["temperature"], saved["temperature_status"], "temperature_status")
+        self.coefficients_ = numbers("coefficients", saved["coefficients"], (2, None, self.bins + 1))
+        self.status_ = one_of("status", saved["status"], _MESSAGES)
+        self.message_ = text("message", saved["message"])
+        self.rounds_ = whole("steps", saved["steps"], most=self.rounds)
+        if np.abs(self.coefficients_).max() > LARGEST:
+            raise InputError(f"coefficients must lie between -{LARGEST:g} and {LARGEST:g}")
+        if (self.status_ == "repaired") != (self.rounds_ > 0) or (not self.rounds_ and self.repaired):
+            raise InputError("status, steps and coefficients must agree on whether anything is repaired")
+        self.gain_ = self.gain_error_ = float("nan")
+        if saved["gain"] is not None:
+            gain = items("gain", saved["gain"], least=2, most=2)
+            self.gain_, self.gain_error_ = (number("gain", each) for each in gain)
 
     def _fitted(self) -> np.ndarray:
         if not hasattr(self, "coefficients_"):

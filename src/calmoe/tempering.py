@@ -23,7 +23,10 @@ def temper(log_probs: Tensor, temperature: float | Tensor) -> Tensor:
     """
     wide = log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
     # A shift per row changes nothing and keeps the largest entry exact however small T is.
-    return torch.log_softmax((wide - wide.amax(dim=-1, keepdim=True)) / temperature, dim=-1)
+    scaled = (wide - wide.amax(dim=-1, keepdim=True)) / temperature
+    if isinstance(temperature, float) and temperature < 0:  # impossible stays impossible, large stays finite
+        scaled = scaled.clamp(max=torch.finfo(wide.dtype).max).masked_fill(wide == -torch.inf, -torch.inf)
+    return torch.log_softmax(scaled, dim=-1)
 
 
 def check_scores(scores: Tensor) -> None:
@@ -76,6 +79,10 @@ def prepare(log_probs: Array, labels: Array, weights: Array | None) -> Problem:
     return Problem(scores, of_label, weights / weights.sum())
 
 
+STATUSES = {  # by solver, how a fit may end
+    "exact": ("optimum", "separable", "uninformative", "at bound"),
+    "published": ("published", "negative"),
+}
 EXPLAINED = {
     "separable": "every label already has the highest probability, so no temperature is best; left at 1",
     "uninformative": "the probabilities do worse than uniform ones, the best temperature is infinite",
@@ -150,4 +157,6 @@ def solve_as_published(scores: Tensor, of_label: Tensor, weights: Tensor) -> tup
 
     optimizer.step(loss)
     fitted = float(temperature.detach())
+    if not math.isfinite(fitted) or fitted == 0:
+        raise InputError(f"the published solver ended at a temperature of {fitted}: use solver='exact'")
     return fitted, "published" if fitted > 0 else "negative"

@@ -10,9 +10,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from calmoe.backbones.pickles import check_effort
 from calmoe.backbones.resnet import BLOCKS, STAGES, ResNet
-from calmoe.errors import InputError
+from calmoe.errors import InputError, about
 from calmoe.pretrained import files_digest
+from calmoe.validation import WEIGHTS, check_finite
 
 HUB = "hf:"
 HUB_FILE = "model.safetensors"
@@ -41,6 +43,9 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
             f"{path} is of variant {variant}, this ResNet of {backbone.variant}: set variant={variant}"
         )
     theirs = {name: tensor for name, tensor in tensors.items() if not name.startswith(LAST_LAYER)}
+    for name, tensor in theirs.items():
+        if tensor.dtype not in (*WEIGHTS, torch.int64) or tensor.layout != torch.strided:
+            raise InputError(f"{path}: {name} must hold floating-point numbers, not {tensor.dtype}")
     ours = backbone.state_dict()
     counters = {name for name in ours if name.endswith(COUNTER)}  # older files have none
     problems = {
@@ -54,6 +59,8 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
         listed = "; ".join(f"{len(names)} {what}: {_few(names)}" for what, names in problems.items() if names)
         advice = _settings_between(ours, theirs)
         raise InputError(f"{path} does not fit this ResNet's depth, stem and stages{advice} ({listed})")
+    with about(path):
+        check_finite(theirs)
     return theirs
 
 
@@ -133,7 +140,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
         with safe_open(path, "pt") as file:
             told = (file.metadata() or {}).get("variant", "")
             return {name: file.get_tensor(name) for name in file.keys()}, told.partition(":")[0]  # noqa: SIM118
-    except SafetensorError:
+    except (SafetensorError, AttributeError):  # the latter: of number types that this torch does not know
         raise InputError(f"{path} is not a whole safetensors file: fetch it again") from None
 
 
@@ -141,12 +148,15 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of foreign pickles: the one line below says it all
+            check_effort(path)
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # whatever a damaged or malicious file leads the reader to
         raise InputError(
             f"{path} is not a whole checkpoint of plain tensors: nothing in it was run"
         ) from None
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
+    ):
         raise InputError(f"{path} does not hold tensors by name: save the model's state_dict()")
     return content
 

@@ -166,12 +166,12 @@ def _read_votes(data: Path, rows: int) -> np.ndarray:
         path = data / PROBABILITIES
     _present(path)
     try:
-        votes = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+        stored = np.lib.format.open_memmap(path, mode="r")  # a shape that the file cannot hold is refused
+    except Exception:  # damage may raise anything
         raise InputError(f"{path} is not a whole .npy file of numbers: delete it and {GET_IT}") from None
-    if votes.shape != (rows, len(CLASSES)) or votes.dtype.kind not in "iuf":
-        raise InputError(f"{path} must hold {rows} x 10 numbers, one row per test image: got {votes.shape}")
-    votes = votes.astype(np.float64)
+    if stored.shape != (rows, len(CLASSES)) or stored.dtype.kind not in "iuf":
+        raise InputError(f"{path} must hold {rows} x 10 numbers, one row per test image: got {stored.shape}")
+    votes = np.array(stored, np.float64)
     if not (np.isfinite(votes).all() and (votes >= 0).all() and (votes.sum(axis=1) > 0).all()):
         raise InputError(f"{path} has a negative number or a row without votes: delete it and {GET_IT}")
     return votes

@@ -22,6 +22,8 @@ BYTE_STRINGS = ("SHORT_BINSTRING", "BINSTRING")  # Python 2's str
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 IGNORED = ("PROTO", "STOP")
+MOST_BYTES = 2**30  # of a file; CIFAR-10's have 31 MB
+MOST_OPCODES = 1_000_000  # CIFAR-10's have some 50,000
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,16 @@ class Refused(Exception):
 
 def read_plain(path: Path) -> Any:
     """The value in the file `path`, if it is made of plain data and uint8 arrays only."""
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} has more than {MOST_BYTES:,} bytes: get the official file")
+    content = path.read_bytes()
     try:
-        return _interpret(path.read_bytes())
+        return _interpret(content)
     except Refused as refusal:
         raise InputError(
             f"{path} is not a plain data file: {refusal}; nothing in it was run, get the official file"
         ) from None
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, StopIteration):
+    except Exception:  # whatever damage leads to
         raise InputError(f"{path} is damaged or truncated: delete it and download it again") from None
 
 
@@ -58,7 +63,9 @@ def _interpret(content: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     operations: Iterator[Any] = pickletools.genops(content)
-    for opcode, argument, _ in operations:
+    for count, (opcode, argument, _) in enumerate(operations):
+        if count == MOST_OPCODES:
+            raise Refused(f"it has more than {MOST_OPCODES:,} opcodes")
         name = opcode.name
         if name in NUMBERS or name == "BINUNICODE":
             stack.append(argument)
@@ -90,10 +97,10 @@ def _interpret(content: bytes) -> Any:
             stack[-1].extend(values)
         elif name == "SETITEM":
             key, value = stack.pop(-2), stack.pop()
-            stack[-1][key] = value
+            stack[-1][_key(key)] = value
         elif name == "SETITEMS":
             values = _since_mark(stack)
-            stack[-1].update(zip(values[::2], values[1::2], strict=True))
+            stack[-1].update(zip(map(_key, values[::2]), values[1::2], strict=True))
         elif name == "GLOBAL":
             stack.append(_known(argument))
         elif name == "REDUCE":
@@ -114,6 +121,13 @@ def _since_mark(stack: list[Any]) -> list[Any]:
     values = stack[start + 1 :]
     del stack[start:]
     return values
+
+
+def _key(value: Any) -> str | bytes:
+    """A dict's key: text. Tuples in tuples would take the interpreter's stack, or for ever, to look up."""
+    if not isinstance(value, str | bytes):
+        raise Refused(f"it has a key of {type(value).__name__}")
+    return value
 
 
 def _known(path: str) -> Name:
