@@ -2,14 +2,16 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError
-from calmoe.files import write_json
+from calmoe.files import inside, legible, open_regular, read_document, write_json
 
 MARK = "done.json"
+LARGEST = 16 * 2**30  # bytes of a file that is sealed
 
 
 def write_sealed(path: Path, value: dict[str, Any]) -> None:
@@ -19,13 +21,9 @@ def write_sealed(path: Path, value: dict[str, Any]) -> None:
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """What `write_sealed` wrote; an InputError if anything in it has changed since."""
-    try:
-        value = json.loads(path.read_bytes())
-        digest = value.pop("digest")
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        raise InputError(f"{path} is damaged") from None
-    if digest != _digest(value):
-        raise InputError(f"{path} is damaged")
+    value = read_document(path)
+    if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
+        raise InputError(f"{legible(path)} is damaged")
     return value
 
 
@@ -36,17 +34,25 @@ def seal(folder: Path, names: Iterable[str], **facts: Any) -> None:
 
 
 def read_seal(folder: Path, **facts: Any) -> dict[str, Any] | None:
-    """The folder's mark, if it is intact, states these facts, and every file it names is as it was."""
+    """The folder's mark, if it is intact, states these facts, and every file it names is as it was.
+
+    Only files that lie in the folder itself count, whatever a mark may name.
+    """
     try:
         mark = read_sealed(folder / MARK)
-        whole = all(file_digest(folder / name) == digest for name, digest in mark["files"].items())
+        files = mark.get("files")
+        whole = isinstance(files, dict) and all(
+            file_digest(inside(folder, name)) == digest for name, digest in files.items()
+        )
     except (OSError, InputError):
         return None
     return mark if whole and all(mark.get(name) == value for name, value in facts.items()) else None
 
 
 def file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
+        if os.fstat(stream.fileno()).st_size > LARGEST:
+            raise InputError(f"{path} is larger than any file that calmoe seals")
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from calmoe.files import write_whole
 
 KEPT = 2
+NAME = re.compile(r"state-(\d{5})-[0-9a-f]{32}\.safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,5 +61,4 @@ def latest_state(folder: Path) -> TrainingState | None:
 
 def _found(folder: Path) -> list[Path]:
     """Checkpoints, the newest first."""
-    pattern = re.compile(r"state-(\d{5})-[0-9a-f]{32}\.safetensors")
-    return sorted((p for p in folder.glob("state-*") if pattern.fullmatch(p.name)), reverse=True)
+    return sorted((p for p in folder.glob("state-*") if NAME.fullmatch(p.name)), reverse=True)
