@@ -77,7 +77,7 @@ def _given(param: typer.CallbackParam, value: str | None) -> Path | None:
     return None if value is None else Path(value)
 
 
-FOLDER: Any = {"parser": str, "metavar": "PATH", "callback": _given}
+FOLDER: Any = {"parser": str, "metavar": "<path>", "callback": _given}
 
 DatasetName = Annotated[
     str, typer.Argument(help="digits, cifar10h, pacs, domains, civilcomments or hatexplain.")

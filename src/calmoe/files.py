@@ -92,15 +92,24 @@ def is_name(name: str) -> bool:
 
 def open_regular(path: Path) -> BufferedReader:
     """A stream of a file on disk; links, devices and pipes, which may have no end, are refused unread."""
+    return _open(path, os.O_RDONLY)
+
+
+def open_lock(path: Path) -> BufferedReader:
+    """The file to lock, made if it is not there and otherwise left as it is; what is no file is refused."""
+    return _open(path, os.O_RDWR | os.O_CREAT)
+
+
+def _open(path: Path, flags: int) -> BufferedReader:
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise InputError(f"{legible(path)} is a link and not a file") from None
+        raise InputError(f"{legible(path)} is a link and not a file: remove it") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(f"{legible(path)} is no regular file")
+        raise InputError(f"{legible(path)} is no regular file: remove it")
     return os.fdopen(handle, "rb")
 
 

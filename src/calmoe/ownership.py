@@ -6,6 +6,7 @@ names; all others stand as they are.
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from calmoe.errors import InputError, about
-from calmoe.files import TEMPORARY, inside, leftovers, legible, read_document, write_json, write_whole
+from calmoe.files import TEMPORARY, inside, leftovers, legible, read_document, write_json, writing_whole
 
 MARK = ".calmoe.json"
 PAGE = "report.html"
@@ -89,7 +90,8 @@ def _replace(folder: Path, kind: Kind, before: set[str], files: Mapping[str, Pat
     for name in sorted(files, key=lambda name: name == PAGE):  # where the page is, all is
         path = _at(folder, name)
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, files[name].read_bytes())
+        with files[name].open("rb") as source, writing_whole(path) as stream:
+            shutil.copyfileobj(source, stream)
     for path in (_at(folder, name) for name in before - set(files)):
         if path.is_file():
             path.unlink()
@@ -128,14 +130,14 @@ def _at(folder: Path, name: str) -> Path:
 def _read_mark(folder: Path, kind: Kind) -> set[str]:
     remedy = f"give another {kind.option}"
     match read_document(folder / MARK):
-        case {"kind": str(name), "files": [*files]} if name.isidentifier():
+        case {"kind": str(name), "files": [*files]} if name.isidentifier() and {*map(type, files)} <= {str}:
             if name != kind.name:
                 raise InputError(
                     f"{legible(folder)} belongs to `calmoe {name}`, not to `calmoe {kind.name}`: {remedy}"
                 )
             with about(legible(folder / MARK)):
                 for file in files:
-                    inside(folder, *str(file).split("/"))
+                    inside(folder, *file.split("/"))
             return set(files)
     raise InputError(f"{legible(folder / MARK)} is damaged: {remedy}")
 

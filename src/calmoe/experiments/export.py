@@ -27,7 +27,8 @@ from calmoe.predictions import Predictions
 from calmoe.report.temperatures import FITTED
 
 SPLITS = ("validation", "test")
-FILES = (*(f"{split}.safetensors" for split in SPLITS), MARK)
+PREDICTIONS = [f"{split}.safetensors" for split in SPLITS]
+FILES = (*PREDICTIONS, MARK)
 UNFINISHED = ".unfinished"  # the folder that becomes a model's once it is whole
 
 
@@ -72,7 +73,7 @@ def export(
             named = (model.method, model.seed)
             if named in left:
                 notes[named] = _write(model, places[named], seals[named])
-    files = [place / f"{split}.safetensors" for place in places.values() for split in SPLITS]
+    files = [place / name for place in places.values() for name in PREDICTIONS]
     return Exported(files, [note for model in seals for note in notes[model]])
 
 
@@ -86,8 +87,8 @@ def _write(model: Model, place: Path, facts: dict[str, Any]) -> list[str]:
         splits = {split: rescaled(predictions, fitted) for split, predictions in splits.items()}
         told |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
         if fitted.status_ not in FITTED:
-            found = f"no optimal temperature ({fitted.status_}, T = {fitted.temperature_:.3g})"
-            notes.append(f"{place.name}: validation has {found}")
+            lacks = f"no optimal temperature ({fitted.status_}, T = {fitted.temperature_:.3g})"
+            notes.append(f"{place.name}: validation has {lacks}")
     unfinished = inside(place.parent, UNFINISHED)
     unfinished.mkdir(exist_ok=True)
     if foreign := {*os.listdir(unfinished)} - {*FILES}:
@@ -95,14 +96,14 @@ def _write(model: Model, place: Path, facts: dict[str, Any]) -> list[str]:
     for split, predictions in splits.items():
         named = replace(predictions, metadata={**predictions.metadata, **told, "split": split})
         named.save(unfinished / f"{split}.safetensors")
-    seal(unfinished, [f"{split}.safetensors" for split in SPLITS], **facts, notes=notes)
+    seal(unfinished, PREDICTIONS, **facts, notes=notes)
     unfinished.rename(place)
     return notes
 
 
 def _notes(place: Path, facts: dict[str, Any]) -> list[str]:
     """What was noted of a model that is there already; one of another run, or made otherwise, is refused."""
-    mark = read_seal(place, **facts)
+    mark = read_seal(place, PREDICTIONS, **facts)
     if mark is None:
         raise InputError(f"{place} is there already, of another run or made otherwise: give another --to")
     return list(mark.get("notes", []))
@@ -133,7 +134,7 @@ def _unmarked(folder: Path) -> set[str]:
     """The files of an export by a calmoe that left no marks: then all that is there is models' folders."""
     names = os.listdir(folder)
     own = all(re.fullmatch(rf"({'|'.join(METHODS)})-\d+", name) for name in names)
-    files = (f"{name}/{split}.safetensors" for name in names for split in SPLITS)
+    files = (f"{name}/{file}" for name in names for file in PREDICTIONS)
     return {file for file in files if own and (folder / file).is_file()}
 
 

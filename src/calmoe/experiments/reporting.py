@@ -14,9 +14,9 @@ from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
 from calmoe.experiments import overview
 from calmoe.experiments.engine import expected, results_table, threads
-from calmoe.experiments.layout import REPORT
 from calmoe.experiments.pages import run_captions, run_page
 from calmoe.experiments.records import portable
+from calmoe.experiments.report_folder import REPORT
 from calmoe.experiments.sources import (
     Rows,
     Source,

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,17 @@ def seal(folder: Path, names: Iterable[str], **facts: Any) -> None:
     write_sealed(folder / MARK, {**facts, "files": files})
 
 
-def read_seal(folder: Path, **facts: Any) -> dict[str, Any] | None:
+def read_seal(folder: Path, names: Collection[str] = (), **facts: Any) -> dict[str, Any] | None:
     """The folder's mark, if it is intact, states these facts, and every file it names is as it was.
 
-    Only files that lie in the folder itself count, whatever a mark may name.
+    It must name the files `names`, and none that lies elsewhere.
     """
     try:
         mark = read_sealed(folder / MARK)
         files = mark.get("files")
-        whole = isinstance(files, dict) and all(
-            file_digest(inside(folder, name)) == digest for name, digest in files.items()
-        )
+        if not isinstance(files, dict) or not files.keys() >= {*names}:
+            return None
+        whole = all(file_digest(inside(folder, name)) == digest for name, digest in files.items())
     except (OSError, InputError):
         return None
     return mark if whole and all(mark.get(name) == value for name, value in facts.items()) else None

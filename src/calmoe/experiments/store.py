@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +23,7 @@ import safetensors.torch
 from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
-from calmoe.files import inside, is_utf8, leftovers, legible, write_json, write_whole
+from calmoe.files import inside, is_utf8, leftovers, legible, open_lock, write_json, write_whole
 from calmoe.predictions import Predictions
 from calmoe.training import TrainingState, latest_state, save_state
 from calmoe.training.checkpoints import NAME as STATE
@@ -39,7 +38,8 @@ SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
 SPLITS = ("validation", "validation_augmented", "test")
 LOCK, KEY = ".lock", re.compile("[0-9a-f]{32}")
 OF_RUN = {SPEC, ENVIRONMENT, RESULTS, MARK}
-OF_NODE = {MARK, HISTORY, WEIGHTS, *(f"{split}.safetensors" for split in SPLITS)}
+OF_METHOD = {HISTORY, *(f"{split}.safetensors" for split in SPLITS)}
+OF_NODE = {MARK, WEIGHTS, *OF_METHOD}
 
 
 class RunFolder:
@@ -62,7 +62,7 @@ class RunFolder:
         sealed = (self.path / ENVIRONMENT, *(node / MARK for node in self._nodes()))
         if others and not any(map(_is_sealed, sealed)):
             raise InputError(f"{self.path} is not empty and holds no run: give a new folder with --out")
-        if RESULTS in others and read_seal(self.path) is None:
+        if RESULTS in others and read_seal(self.path, [RESULTS]) is None:
             raise InputError(f"{self.path / RESULTS} is of no known run: move it, or give another --out")
 
     @contextmanager
@@ -79,18 +79,14 @@ class RunFolder:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """The lock, in a file that is made if need be; what somebody put in its place is left as it is."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-            lock = os.open(inside(self.path, LOCK), flags, 0o666)
+            lock = open_lock(self.path / LOCK)
         except OSError as error:
             raise InputError(
                 f"cannot write to {self.path} ({error.strerror or error}): give another folder with --out"
             ) from None
-        with os.fdopen(lock, "rb"):
-            if not stat.S_ISREG(os.fstat(lock).st_mode):
-                raise InputError(f"{self.path / LOCK} is no regular file: remove it, or give another --out")
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -148,7 +144,11 @@ class RunFolder:
 
     def done(self, nodes: Iterable[Node]) -> set[str]:
         """The keys of the nodes that are finished and intact."""
-        return {node.key for node in nodes if read_seal(self.node(node), key=node.key) is not None}
+        return {
+            node.key
+            for node in nodes
+            if read_seal(self.node(node), OF_METHOD if node.method else (), key=node.key) is not None
+        }
 
     def begin(self, node: Node) -> Path:
         """The folder for a node's checkpoints; a seal that is broken goes."""
@@ -191,7 +191,7 @@ class RunFolder:
             )
             told.save(folder / f"{split}.safetensors")
         write_json(folder / HISTORY, history)
-        names = [*(f"{split}.safetensors" for split in SPLITS), HISTORY]
+        names = [*OF_METHOD]
         if keep_weights:
             weights = {
                 k.removeprefix("model."): v for k, v in state.tensors.items() if k.startswith("model.")
@@ -216,7 +216,7 @@ class RunFolder:
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """The rows of a finished run, if its seal is intact."""
-    if read_seal(folder) is None:
+    if read_seal(folder, [RESULTS]) is None:
         raise InputError(f"{folder} has no intact results: run `calmoe run` with --out {folder} again")
     return [json.loads(line) for line in (folder / RESULTS).read_text().splitlines()]
 

@@ -61,4 +61,4 @@ def latest_state(folder: Path) -> TrainingState | None:
 
 def _found(folder: Path) -> list[Path]:
     """Checkpoints, the newest first."""
-    return sorted((p for p in folder.glob("state-*") if NAME.fullmatch(p.name)), reverse=True)
+    return sorted((p for p in folder.glob("state-*") if NAME.fullmatch(p.name) and p.is_file()), reverse=True)

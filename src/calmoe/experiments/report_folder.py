@@ -25,19 +25,15 @@ FILES = re.compile(
 )
 
 
-def is_sources(value: object) -> bool:
-    """Whether it is what a report's sources.json holds."""
-    return isinstance(value, list) and any(
-        isinstance(record, dict) and record.keys() >= {"spec", "fingerprint"} for record in value
-    )
-
-
 def _unmarked(folder: Path) -> set[str]:
     """The files of a report by a calmoe that left no marks; none where sources.json is not its own."""
     try:
-        own = is_sources(read_document(folder / "sources.json"))
+        records = read_document(folder / "sources.json")
     except (OSError, InputError):
         return set()
+    own = isinstance(records, list) and any(
+        isinstance(record, dict) and record.keys() >= {"spec", "fingerprint"} for record in records
+    )
     paths = (path for place in (".", "tables", "figures") for path in (folder / place).glob("*"))
     names = (path.relative_to(folder).as_posix() for path in paths if path.is_file())
     return {name for name in names if own and FILES.fullmatch(name)}
