@@ -49,11 +49,20 @@ def write_whole(path: str | Path, data: bytes) -> None:
         stream.write(data)
 
 
+def unfinished(name: str) -> str:
+    """The name that the file was to have, if `name` is one of `writing_whole`'s; else "".
+
+    >>> unfinished(".audit.json.0123456789abcdef"), unfinished(".bashrc")
+    ('audit.json', '')
+    """
+    temporary = TEMPORARY.fullmatch(name)
+    return temporary[1] if temporary else ""
+
+
 def leftovers(folder: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
     """What a killed process left half-written, of the files that are `ours` by name."""
     for path in sorted(folder.iterdir()):
-        temporary = TEMPORARY.fullmatch(path.name)
-        if temporary and ours(temporary[1]) and not path.is_symlink() and path.is_file():
+        if ours(unfinished(path.name)) and path.is_file() and not path.is_symlink():
             yield path
 
 
@@ -106,10 +115,10 @@ def _open(path: Path, flags: int) -> BufferedReader:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise InputError(f"{legible(path)} is a link and not a file: remove it") from None
+        raise InputError(f"{legible(path)} is a link and not a file") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise InputError(f"{legible(path)} is no regular file: remove it")
+        raise InputError(f"{legible(path)} is no regular file")
     return os.fdopen(handle, "rb")
 
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from calmoe.errors import InputError, about
-from calmoe.files import TEMPORARY, inside, leftovers, legible, read_document, write_json, writing_whole
+from calmoe.files import inside, leftovers, legible, read_document, unfinished, write_json, writing_whole
 
 MARK = ".calmoe.json"
 PAGE = "report.html"
@@ -39,7 +39,7 @@ def owned(folder: Path, kind: Kind) -> set[str]:
         return set()
     if os.path.lexists(folder / MARK):
         return _read_mark(folder, kind)
-    if all(_unfinished(name) == MARK for name in os.listdir(folder)):
+    if all(unfinished(name) == MARK for name in os.listdir(folder)):
         return set()
     if names := kind.unmarked(folder):
         return names
@@ -152,12 +152,6 @@ def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
         ours = {name.rpartition("/")[2] for name in names if name.rpartition("/")[0] == place}
         for path in leftovers(held, ours.__contains__) if held.is_dir() else ():
             path.unlink()
-
-
-def _unfinished(name: str) -> str:
-    """The name of the file that this one was to become; "" if it is none of `writing_whole`'s."""
-    match = TEMPORARY.fullmatch(name)
-    return match[1] if match else ""
 
 
 @contextmanager

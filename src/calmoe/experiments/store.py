@@ -23,7 +23,7 @@ import safetensors.torch
 from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
-from calmoe.files import inside, is_utf8, leftovers, legible, open_lock, write_json, write_whole
+from calmoe.files import inside, is_utf8, leftovers, legible, open_lock, unfinished, write_json, write_whole
 from calmoe.predictions import Predictions
 from calmoe.training import TrainingState, latest_state, save_state
 from calmoe.training.checkpoints import NAME as STATE
@@ -55,12 +55,11 @@ class RunFolder:
         """
         if not is_utf8(str(self.path)):
             raise InputError(f"{legible(self.path)} is no UTF-8: give another folder with --out")
-        if not self.path.is_dir() or _is_sealed(self.path / SPEC):
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        others = [name for name in names if name != LOCK and unfinished(name) not in OF_RUN]
+        if not others or _is_sealed(self.path / SPEC):
             return
-        unfinished = {path.name for path in leftovers(self.path, OF_RUN.__contains__)}
-        others = {*os.listdir(self.path)} - {LOCK, *unfinished}
-        sealed = (self.path / ENVIRONMENT, *(node / MARK for node in self._nodes()))
-        if others and not any(map(_is_sealed, sealed)):
+        if not any(map(_is_sealed, [self.path / ENVIRONMENT, *(node / MARK for node in self._nodes())])):
             raise InputError(f"{self.path} is not empty and holds no run: give a new folder with --out")
         if RESULTS in others and read_seal(self.path, [RESULTS]) is None:
             raise InputError(f"{self.path / RESULTS} is of no known run: move it, or give another --out")
@@ -86,6 +85,8 @@ class RunFolder:
             raise InputError(
                 f"cannot write to {self.path} ({error.strerror or error}): give another folder with --out"
             ) from None
+        except InputError as error:
+            raise InputError(f"{error}: remove it, or give another --out") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
