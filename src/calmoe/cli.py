@@ -70,6 +70,15 @@ def main(
     """
 
 
+def _given(param: typer.CallbackParam, value: str | None) -> Path | None:
+    """The path that an option names: '' names none, though Path would take it for the current folder."""
+    if value == "":
+        raise InputError(f"{param.opts[0]} is empty: give a folder, or leave it out")
+    return None if value is None else Path(value)
+
+
+FOLDER: Any = {"parser": str, "metavar": "<path>", "callback": _given}
+
 DatasetName = Annotated[
     str, typer.Argument(help="digits, cifar10h, pacs, domains, civilcomments or hatexplain.")
 ]
@@ -80,7 +89,7 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as epochs=10; repeat for more."),
 ]
 Protocol = Annotated[str | None, typer.Option(help="corrected, or published: the paper's split and solver.")]
-Data = Annotated[Path | None, typer.Option(help="Where the dataset's files are.")]
+Data = Annotated[Path | None, typer.Option(help="Where the dataset's files are.", **FOLDER)]
 Target = Annotated[str | None, typer.Option(help="The domain to test on, such as sketch: pacs, domains.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Draw the plan and stop.")]
@@ -103,7 +112,8 @@ def run_command(
     settings: Settings = None,
     protocol: Protocol = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder; runs/DATASET or runs/DATASET-TARGET if not given.")
+        Path | None,
+        typer.Option(help="The run's folder; runs/DATASET or runs/DATASET-TARGET if not given.", **FOLDER),
     ] = None,
     data: Data = None,
     target: Target = None,
@@ -142,7 +152,7 @@ def sweep_command(
     settings: Settings = None,
     protocol: Protocol = None,
     out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder; runs/DATASET-SETTING if not given.")
+        Path | None, typer.Option(help="The sweep's folder; runs/DATASET-SETTING if not given.", **FOLDER)
     ] = None,
     data: Data = None,
     target: Target = None,
@@ -239,10 +249,11 @@ def report_command(
         ),
     ],
     to: Annotated[
-        Path | None, typer.Option(help="Where to write; RUN/report of one target if not given.")
+        Path | None, typer.Option(help="Where to write; RUN/report of one target if not given.", **FOLDER)
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Where the dataset's files are: for the example images only.")
+        Path | None,
+        typer.Option(help="Where the dataset's files are: for the example images only.", **FOLDER),
     ] = None,
     pdf: Annotated[
         bool, typer.Option("--pdf", metavar="", help="The figures as PDF too, for papers.")
@@ -255,10 +266,11 @@ def report_command(
     One report over targets: calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR
     """
     from calmoe.experiments.reporting import write_report
+    from calmoe.files import legible
     from calmoe.report.summary import many
 
     written = write_report(run, to, data, pdf)
-    folder = written.page.parent
+    folder = Path(legible(written.page.parent))
     tables, figures = many(len(written.tables), "table"), many(len(written.figures), "figure")
     typer.echo(f"{tables} in {folder / 'tables.md'}: {', '.join(written.tables)}")
     typer.echo(f"{figures} in {folder / 'figures'}: {', '.join(written.figures)}")
@@ -266,7 +278,7 @@ def report_command(
         typer.echo(f"no figure {name}: {reason}")
     for name in written.older:
         typer.echo(f"note: {folder / name} is of an older report and not of this one; remove it, or keep it")
-    typer.echo(f"the report is {written.page}")
+    typer.echo(f"the report is {folder / written.page.name}")
 
 
 @app.command("audit")
@@ -278,7 +290,9 @@ def audit_command(
     labelled_target: Annotated[
         Path | None, typer.Option(help="Some rows from there with labels, to test the assumption.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for report.html, audit.json, figures.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for report.html, audit.json, figures.", **FOLDER)
+    ] = None,
     of: Annotated[
         str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")
     ] = "top",
@@ -301,8 +315,6 @@ def audit_command(
 
     if of != "top" and not of.isdecimal():
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"--out must be a folder, and {out} is a file")
     judged = "top" if of == "top" else int(of)
     files = (file, target, labelled_target)
     report, page = audit_files(*files, out=out, of=judged, bins=bins, level=level, seed=seed)
@@ -314,7 +326,9 @@ def audit_command(
 @app.command("export")
 def export_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    to: Annotated[Path, typer.Option(help="A folder for METHOD-SEED/validation.safetensors and test.")],
+    to: Annotated[
+        Path, typer.Option(help="A folder for METHOD-SEED/validation.safetensors and test.", **FOLDER)
+    ],
     methods: Methods = None,
     seeds: Seeds = None,
     scaled: Annotated[
@@ -342,7 +356,7 @@ def export_command(
 @app.command("data")
 def data_command(
     dataset: Annotated[str, typer.Argument(help="cifar10h.")],
-    to: Annotated[Path, typer.Option(help="The folder to put it in.")],
+    to: Annotated[Path, typer.Option(help="The folder to put it in.", **FOLDER)],
 ) -> None:
     """Download a dataset, verified; a download that was cut goes on where it ended.
 

@@ -1,11 +1,15 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, and only inside the folder that is meant."""
 
+import errno
 import json
 import os
 import re
+import reprlib
 import secrets
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,8 +18,10 @@ from calmoe.errors import InputError
 CACHE = ".calmoe-cache"
 """The folder, beside a dataset's files, for what is read from them once."""
 
-TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}", re.DOTALL)
 """The names `writing_whole` gives while it writes: what a killed process may leave behind."""
+
+LONGEST = 255 - len("..") - 16  # bytes of a name: its temporary name is that much longer
 
 
 @contextmanager
@@ -40,6 +46,79 @@ def write_whole(path: str | Path, data: bytes) -> None:
     """Write `data` beside `path` under a temporary name, then rename: readers see all of it or none."""
     with writing_whole(path) as stream:
         stream.write(data)
+
+
+def unfinished(name: str) -> str:
+    """The name that the file was to have, if `name` is one of `writing_whole`'s; else "".
+
+    >>> unfinished(".audit.json.0123456789abcdef"), unfinished(".bashrc")
+    ('audit.json', '')
+    """
+    temporary = TEMPORARY.fullmatch(name)
+    return temporary[1] if temporary else ""
+
+
+def leftovers(folder: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
+    """What a killed process left half-written, of the files that are `ours` by name."""
+    for path in sorted(folder.iterdir()):
+        if ours(unfinished(path.name)) and path.is_file() and not path.is_symlink():
+            yield path
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """The path of these names in `folder`: every name that some file's content gives becomes a path here.
+
+    What leads out is refused: a name of several parts, and a link. So is what no file system takes.
+
+    >>> inside(Path("report"), "tables", "corrected.tex").as_posix()
+    'report/tables/corrected.tex'
+    >>> inside(Path("report"), "../../escaped")
+    Traceback (most recent call last):
+    calmoe.errors.InputError: '../../escaped' is no name for a file or folder in report
+    """
+    path = folder
+    for name in names:
+        if path != folder and os.path.lexists(path) and not path.is_dir():
+            raise InputError(f"{legible(path)} is in the way: there must be a folder, or nothing")
+        if not is_name(name):
+            raise InputError(f"{reprlib.repr(name)} is no name for a file or folder in {legible(folder)}")
+        path = path / name
+        if path.is_symlink():
+            raise InputError(f"{legible(path)} is a link, which may lead out of its folder: remove it")
+    return path
+
+
+def is_name(name: str) -> bool:
+    r"""Whether a file or folder can have this name, in the folder where it is put and in no other.
+
+    >>> [is_name(name) for name in ("sketch", "../sketch", "/sketch", "..", "", "\0", "s" * 256)]
+    [True, False, False, False, False, False, False]
+    """
+    named = isinstance(name, str) and name not in ("", ".", "..") and not {"/", "\0"} & set(name)
+    return named and is_utf8(name) and len(name.encode()) <= LONGEST
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """A stream of a file on disk; links, devices and pipes, which may have no end, are refused unread."""
+    return _open(path, os.O_RDONLY)
+
+
+def open_lock(path: Path) -> BufferedReader:
+    """The file to lock, made if it is not there and otherwise left as it is; what is no file is refused."""
+    return _open(path, os.O_RDWR | os.O_CREAT)
+
+
+def _open(path: Path, flags: int) -> BufferedReader:
+    try:
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise InputError(f"{legible(path)} is a link and not a file") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(f"{legible(path)} is no regular file")
+    return os.fdopen(handle, "rb")
 
 
 def is_utf8(text: str) -> bool:

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from calmoe.errors import InputError, about
+from calmoe.files import legible, open_regular
 
 MOST_BYTES = 256 * 2**20  # of a JSON file
+MOST_OWN_BYTES = 16 * 2**20  # of a JSON file that calmoe wrote
 MOST_LEVELS = 50  # of lists and tables in one another
 WEIGHTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -25,8 +27,16 @@ def read_json(path: str | Path, most: int = MOST_BYTES) -> Any:
     """The value in a JSON file of at most `most` bytes; that it cannot be opened is an OSError."""
     with Path(path).open("rb") as stream:
         data = stream.read(most + 1)
-    with about(path):
+    with about(legible(path)):
         return parse_json(data, most)
+
+
+def read_document(path: Path) -> Any:
+    """The value in a JSON file that calmoe wrote into a folder of its own: no link, no device, not large."""
+    with open_regular(path) as stream:
+        data = stream.read(MOST_OWN_BYTES + 1)
+    with about(legible(path)):
+        return parse_json(data, MOST_OWN_BYTES)
 
 
 def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:

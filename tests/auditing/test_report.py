@@ -70,6 +70,7 @@ def test_a_report_is_written_whole_and_the_same_twice(reports, tmp_path):
     again = reports["cancelling"].save(tmp_path / "b")
     assert page.read_bytes() == again.read_bytes()
     assert {path.name for path in (tmp_path / "a").iterdir()} == {
+        ".calmoe.json",
         "audit.json",
         "figures",
         "repair.json",

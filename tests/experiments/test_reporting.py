@@ -254,7 +254,7 @@ def test_a_file_is_no_place_for_a_report(finished, tmp_path):
     for to in (tmp_path / "file", None):
         where = to or finished / "report"
         where.write_text("mine")
-        with pytest.raises(InputError, match=f"the report is a folder, and {where} is a file"):
+        with pytest.raises(InputError, match=f"--to must be a folder, and {where} is a file"):
             write_report([finished], to)
         assert where.read_text() == "mine"
 
@@ -264,4 +264,4 @@ def test_without_the_images_there_are_no_examples(finished, undrawn, monkeypatch
         raise InputError("give --data")
 
     monkeypatch.setattr("calmoe.experiments.sources.load_dataset", gone)
-    assert write_report([finished], tmp_path).missing["examples"] == "give --data"
+    assert write_report([finished], tmp_path / "report").missing["examples"] == "give --data"

@@ -198,11 +198,12 @@ def test_a_run_and_a_sweep_do_not_share_a_folder(finished, tiny, quiet, tmp_path
     for only_report in (True, False):
         with pytest.raises(InputError, match=r"holds a .* not a "):
             run(tiny, finished, sweep=sweep, only_report=only_report, console=quiet)
-    run(narrowed(tiny, methods=("robust",)), tmp_path, sweep=sweep, console=quiet)
+    swept = tmp_path / "sweep"
+    run(narrowed(tiny, methods=("robust",)), swept, sweep=sweep, console=quiet)
     for other in (None, make_sweep("warmup", (1,))):
         for only_report in (True, False):
             with pytest.raises(InputError, match=r"holds a .* not a "):
-                run(tiny, tmp_path, sweep=other, only_report=only_report, console=quiet)
+                run(tiny, swept, sweep=other, only_report=only_report, console=quiet)
 
 
 def test_captions_do_not_name_the_swept_settings_own_value(tiny, tmp_path):

@@ -103,15 +103,15 @@ def test_the_groups_are_the_identities(finished):
 
 @pytest.mark.slow
 def test_the_report_and_the_comparison_with_the_paper(data, encoder, tmp_path):
-    out = tmp_path / "published"
+    out, to = tmp_path / "published", tmp_path / "report"
     assert run(data, encoder, out, "--protocol", "published").exit_code == 0
-    result = calmoe("report", out, "--to", tmp_path)
+    result = calmoe("report", out, "--to", to)
     assert result.exit_code == 0, result.output
-    assert (tmp_path / "report.html").is_file()
-    assert "beside the paper" in (tmp_path / "tables.md").read_text()
+    assert (to / "report.html").is_file()
+    assert "beside the paper" in (to / "tables.md").read_text()
     assert "reliability, reliability_scaled, groups, groups_scaled" in result.stdout
     assert "no figure examples: the data are texts, not images" in result.stdout
-    page = (tmp_path / "report.html").read_text()
+    page = (to / "report.html").read_text()
     assert "calmoe run civilcomments --data DIR" in page
     assert calmoe("compare", out).exit_code == 0
 

@@ -6,14 +6,18 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.origin import origin, read
 from calmoe.auditing.report import AuditReport, audit
+from calmoe.ownership import owned
 
 
 def audit_files(
     file: Path, target: Path | None, labelled_target: Path | None, *, out: Path | None, **options: Any
 ) -> tuple[AuditReport, Path | None]:
     """The report and, where it goes into a folder `out`, its page. options: those of `audit`."""
+    if out is not None:
+        owned(out, AUDIT)  # somebody else's folder is refused before the work
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -16,6 +16,7 @@ from calmoe.auditing.certifying import Certificates, certificates
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.estimates import Estimate
 from calmoe.auditing.experts import Aggregate, aggregate
+from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.learning import FEWEST, learn
 from calmoe.auditing.mending import Repair, repair
 from calmoe.auditing.moments import Auditors, auditors
@@ -24,15 +25,15 @@ from calmoe.auditing.surface import Surface, surface
 from calmoe.auditing.target import Target, check_target, predict_target
 from calmoe.auditing.witness import Hidden, hidden
 from calmoe.errors import InputError
-from calmoe.files import write_json, write_whole
+from calmoe.files import inside, write_json, write_whole
 from calmoe.metrics.checks import Of, check_bins
 from calmoe.mixture import combine
+from calmoe.ownership import PAGE, building
 from calmoe.predictions import Predictions
 from calmoe.report.drawing import Drawn
 
 # what is left out of to_dict: one number a row
 LARGE = ("densities", "rows", "weights", "fold", "target_ratios")
-FILES = ("report.html", "audit.json", "repair.json", "reweightings.safetensors", "figures/*.png")
 FITTED = "fitted"  # and what is fitted, which has a file of its own
 
 
@@ -106,29 +107,27 @@ class AuditReport:
     def save(self, folder: str | Path, origin: Mapping[str, str] | None = None) -> Path:
         """Write report.html, audit.json, figures/*.png, reweightings.safetensors, repair.json; its path.
 
-        origin: where the predictions come from, by name, for the page and audit.json. What an earlier audit
-        left in the folder goes. All is made before the first file is written.
+        origin: where the predictions come from, by name, for the page and audit.json. The folder is new,
+        empty or an earlier audit's, whose files go; others stand. All is made before the first file is
+        written.
         """
         from calmoe.auditing.page import page
         from calmoe.report.drawing import rendered
 
-        folder, origin, drawings = Path(folder), dict(origin or {}), self.figures()
-        pictures = {name: (rendered(drawn, "png"), drawn.alt) for name, drawn in drawings.items()}
-        html, numbers = page(self, pictures, origin).html().encode(), {"origin": origin, **self.to_dict()}
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
-        for name in FILES:
-            for path in folder.glob(name):
-                path.unlink()
-        write_json(folder / "audit.json", numbers)
-        if self.repair is not None:
-            self.repair.fitted.save(folder / "repair.json")
-        if self.fragility is not None:
-            tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
-            write_whole(folder / "reweightings.safetensors", safetensors.numpy.save(tensors))
-        for name, (picture, _) in pictures.items():
-            write_whole(folder / "figures" / f"{name}.png", picture)
-        write_whole(folder / "report.html", html)
-        return folder / "report.html"
+        folder, origin = Path(folder), dict(origin or {})
+        with building(folder, AUDIT) as built:
+            pictures = {name: (rendered(drawn, "png"), drawn.alt) for name, drawn in self.figures().items()}
+            write_whole(built / PAGE, page(self, pictures, origin).html().encode())
+            write_json(built / "audit.json", {"origin": origin, **self.to_dict()})
+            if self.repair is not None:
+                self.repair.fitted.save(built / "repair.json")
+            if self.fragility is not None:
+                tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
+                write_whole(built / "reweightings.safetensors", safetensors.numpy.save(tensors))
+            (built / "figures").mkdir()
+            for name, (picture, _) in pictures.items():
+                write_whole(inside(built, "figures", f"{name}.png"), picture)
+        return folder / PAGE
 
 
 def audit(

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from calmoe.errors import InputError
-from calmoe.files import CACHE, TEMPORARY, write_whole, writing_whole
+from calmoe.files import CACHE, TEMPORARY, open_lock, write_whole, writing_whole
 
 HOW = "8 bits, RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
 LOCK = ".lock"
@@ -162,12 +162,12 @@ def _locked(folders: Sequence[Path]) -> Iterator[Path]:
             raise
 
 
-def _lock(folders: Sequence[Path]) -> tuple[Path, IO[str]]:
+def _lock(folders: Sequence[Path]) -> tuple[Path, IO[bytes]]:
     """The first folder that can be written, and its lock, held; one that was removed meanwhile is none."""
     while True:
         folder = _writable(folders)
         with suppress(FileNotFoundError):
-            lock = (folder / LOCK).open("w")
+            lock = open_lock(folder / LOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if os.path.samestat(os.fstat(lock.fileno()), (folder / LOCK).stat()):

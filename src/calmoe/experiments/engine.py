@@ -34,6 +34,7 @@ from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.experiments.titles import run_title
 from calmoe.experiments.validation import read_history
+from calmoe.files import inside
 from calmoe.report import PAPER_COLUMNS, Grid, known_columns, main_table, summarise
 from calmoe.report.summary import many
 from calmoe.report.sweeps import SETTINGS, sweep_table
@@ -80,7 +81,7 @@ def run(
         with folder.locked():
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
     where = pick_device(device)
-    events = Events(out / "tensorboard") if tensorboard else None
+    events = Events(inside(out, "tensorboard")) if tensorboard else None
     dataset = _load(folder, spec, data, console)
     record = describe_run(spec, dataset, where.type, sweep)
     with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
@@ -142,6 +143,7 @@ def _load(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console)
 
     An encoder is tried before its tokenizer is: what is refused leaves no tokens either.
     """
+    folder.check()
     model, text = spec.model, is_text(spec.dataset)
     check_together(model.backbone, spec.dataset, text)
     heads = {METHODS[source(name)].head for name in spec.methods} if folder.record() is None else ()

@@ -1,24 +1,39 @@
-"""A run's predictions as files of their own, for `calmoe audit` and whoever else reads them."""
+"""A run's predictions as files of their own, for `calmoe audit` and whoever else reads them.
 
+Each model's folder appears whole, and is sealed with what it was made of: an export that was stopped goes on.
+"""
+
+import os
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calmoe.calibration import CalibrationWarning, Temperature
 from calmoe.errors import InputError
 from calmoe.experiments.curves import Model, models
 from calmoe.experiments.engine import expected
 from calmoe.experiments.evaluation import SOLVER
+from calmoe.experiments.methods import METHODS
 from calmoe.experiments.records import record_of
+from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal
+from calmoe.experiments.store import SPLITS as STORED
 from calmoe.experiments.store import RunFolder
+from calmoe.files import inside
+from calmoe.ownership import Kind, claimed
 from calmoe.predictions import Predictions
 from calmoe.report.temperatures import FITTED
 
+SPLITS = ("validation", "test")
+PREDICTIONS = [f"{split}.safetensors" for split in SPLITS]
+FILES = (*PREDICTIONS, MARK)
+UNFINISHED = ".unfinished"  # the folder that becomes a model's once it is whole
+
 
 class Exported(NamedTuple):
-    """The files that were written, and what their reader should know."""
+    """The files that are there now, and what their reader should know."""
 
     files: list[Path]
     notes: list[str]
@@ -36,30 +51,62 @@ def export(
     As its method reads them: MoCaE's experts have their temperatures. Only some `methods` and `seeds`, if
     given. scaled: after the temperature that validation chooses, as in the columns "+TS".
     """
-    record = record_of(run)
-    spec, written = record["spec"], Exported([], [])
+    record, folder = record_of(run), RunFolder(run)
+    spec = record["spec"]
     if record.get("sweep"):
         raise InputError(f"{run} is a sweep, with several models of a method and seed: export takes a run")
     asked = [(method, seed) for method in methods or spec["methods"] for seed in seeds or spec["seeds"]]
-    _check(run, to, asked, {(m, s) for _, m, s, _, done in expected(RunFolder(run), record) if done})
+    nodes = {(m, s): folder.node(node) for _, m, s, node, done in expected(folder, record) if done}
+    _check_trained(run, asked, nodes)
     facts = {name: spec.get(name, "") for name in ("dataset", "target", "protocol")}
-    for model in models(run, seeds=seeds, methods=methods):
-        folder = to / f"{model.method}-{model.seed}"
-        folder.mkdir(parents=True)
-        told = {**facts, "method": model.method, "seed": model.seed, "temperature": None}
-        splits = {"validation": model.validation, "test": model.test}
-        if scaled:
-            fitted = _fitted(model, facts["protocol"])
-            splits = {split: rescaled(predictions, fitted) for split, predictions in splits.items()}
-            told |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
-            if fitted.status_ not in FITTED:
-                found = f"no optimal temperature ({fitted.status_}, T = {fitted.temperature_:.3g})"
-                written.notes.append(f"{folder.name}: validation has {found}")
-        for split, predictions in splits.items():
-            path = folder / f"{split}.safetensors"
-            replace(predictions, metadata={**predictions.metadata, **told, "split": split}).save(path)
-            written.files.append(path)
-    return written
+    seals = {
+        (method, seed): facts
+        | {"method": method, "seed": seed, "scaled": scaled, "predictions": _digests(nodes[method, seed])}
+        for method, seed in asked
+    }
+    places = {(method, seed): inside(to, f"{method}-{seed}") for method, seed in seals}
+    notes = {model: _notes(places[model], seals[model]) for model in seals if os.path.lexists(places[model])}
+    left = [model for model in seals if model not in notes]
+    folders = [UNFINISHED, *(place.name for place in places.values())]
+    with claimed(to, EXPORT, [f"{name}/{file}" for name in folders for file in FILES]):
+        for model in models(run, seeds=[s for _, s in left], methods=[m for m, _ in left]) if left else ():
+            named = (model.method, model.seed)
+            if named in left:
+                notes[named] = _write(model, places[named], seals[named])
+    files = [place / name for place in places.values() for name in PREDICTIONS]
+    return Exported(files, [note for model in seals for note in notes[model]])
+
+
+def _write(model: Model, place: Path, facts: dict[str, Any]) -> list[str]:
+    """Write the model's folder, whole or not at all; what its reader should know."""
+    told = {name: facts[name] for name in ("dataset", "target", "protocol", "method", "seed")}
+    told["temperature"] = None
+    notes, splits = [], {"validation": model.validation, "test": model.test}
+    if facts["scaled"]:
+        fitted = _fitted(model, facts["protocol"])
+        splits = {split: rescaled(predictions, fitted) for split, predictions in splits.items()}
+        told |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
+        if fitted.status_ not in FITTED:
+            lacks = f"no optimal temperature ({fitted.status_}, T = {fitted.temperature_:.3g})"
+            notes.append(f"{place.name}: validation has {lacks}")
+    unfinished = inside(place.parent, UNFINISHED)
+    unfinished.mkdir(exist_ok=True)
+    if foreign := {*os.listdir(unfinished)} - {*FILES}:
+        raise InputError(f"{unfinished} holds {min(foreign)!r}, which calmoe did not write: move it")
+    for split, predictions in splits.items():
+        named = replace(predictions, metadata={**predictions.metadata, **told, "split": split})
+        named.save(unfinished / f"{split}.safetensors")
+    seal(unfinished, PREDICTIONS, **facts, notes=notes)
+    unfinished.rename(place)
+    return notes
+
+
+def _notes(place: Path, facts: dict[str, Any]) -> list[str]:
+    """What was noted of a model that is there already; one of another run, or made otherwise, is refused."""
+    mark = read_seal(place, PREDICTIONS, **facts)
+    if mark is None:
+        raise InputError(f"{place} is there already, of another run or made otherwise: give another --to")
+    return list(mark.get("notes", []))
 
 
 def rescaled(predictions: Predictions, temperature: Temperature) -> Predictions:
@@ -68,17 +115,30 @@ def rescaled(predictions: Predictions, temperature: Temperature) -> Predictions:
     return replace(predictions, output=output._replace(log_probs=temperature.transform(output.log_probs)))
 
 
-def _check(run: Path, to: Path, asked: Sequence[tuple[str, int]], done: set[tuple[str, int]]) -> None:
-    """Refuse, before anything is written, what is not trained and what would be overwritten."""
+def _check_trained(run: Path, asked: Sequence[tuple[str, int]], done: Collection[tuple[str, int]]) -> None:
+    """Refuse, before anything is written, what is not trained."""
     if lacking := [f"{method} seed {seed}" for method, seed in asked if (method, seed) not in done]:
         raise InputError(
             f"{run} has not finished {', '.join(lacking)}: `calmoe run` with the same settings trains it, or "
             "choose others by --methods and --seeds"
         )
-    if to.exists() and not to.is_dir():
-        raise InputError(f"--to must be a folder, and {to} is a file")
-    if there := [folder for method, seed in asked if (folder := to / f"{method}-{seed}").exists()]:
-        raise InputError(f"{there[0]} is there already: give another --to")
+
+
+def _digests(node: Path) -> dict[str, str]:
+    """Of the predictions that the node is sealed with."""
+    files = read_sealed(node / MARK)["files"]
+    return {name: digest for name, digest in files.items() if name.removesuffix(".safetensors") in STORED}
+
+
+def _unmarked(folder: Path) -> set[str]:
+    """The files of an export by a calmoe that left no marks: then all that is there is models' folders."""
+    names = os.listdir(folder)
+    own = all(re.fullmatch(rf"({'|'.join(METHODS)})-\d+", name) for name in names)
+    files = (f"{name}/{file}" for name in names for file in PREDICTIONS)
+    return {file for file in files if own and (folder / file).is_file()}
+
+
+EXPORT = Kind("export", "--to", _unmarked)
 
 
 def _fitted(model: Model, protocol: str) -> Temperature:

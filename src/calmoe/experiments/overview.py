@@ -1,6 +1,5 @@
 """Runs on several targets of one dataset as one report: its tables, its figures, its page."""
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from calmoe.experiments.records import Record
 from calmoe.experiments.sources import Rows, Source, Sources
 from calmoe.experiments.spec import run_name
 from calmoe.experiments.titles import changes
+from calmoe.ownership import MARK
 from calmoe.report import Grid
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
@@ -36,6 +36,7 @@ from calmoe.report.targets import (
     targets_paired_table,
     targets_table,
 )
+from calmoe.validation import read_document
 
 CAPTIONS = {
     "targets": f"Accuracy, ECE and ECE+TS by target, and in the mean over targets. {BARS}",
@@ -54,6 +55,7 @@ FILES = {
     "report.html",
     "results.jsonl",
     "sources.json",
+    MARK,
 }  # the overview's own
 SECTIONS = {  # heading: how to read it, tables by the end of their names, figures
     "Results": ("results", ("", "-scores"), ("targets",)),
@@ -144,7 +146,7 @@ def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
     for sources in to.glob("*/sources.json"):
         folder = sources.parent
         try:
-            target = json.loads(sources.read_bytes())[0]["spec"]["target"]
+            target = read_document(sources)[0]["spec"]["target"]
         except (OSError, ValueError, LookupError, TypeError):
             continue
         own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)

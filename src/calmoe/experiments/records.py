@@ -2,6 +2,7 @@
 
 import json
 import re
+import reprlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,6 +16,7 @@ from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.spec import RunSpec, from_table, setting_text
 from calmoe.experiments.store import SPEC, RunFolder
 from calmoe.experiments.sweep import Sweep, make_sweep
+from calmoe.files import is_name
 from calmoe.training import check_weights
 
 Record = dict[str, Any]
@@ -90,6 +92,9 @@ def record_of(path: Path) -> Record:
     record = RunFolder(path).record()
     if record is None:
         raise InputError(f"{path} is not a run folder: it has no {SPEC}; `calmoe run` makes one")
+    target = record["spec"].get("target")
+    if target and not is_name(target):  # a report on targets has a folder of this name
+        raise InputError(f"{path / SPEC}: target {reprlib.repr(target)} is no name for a folder")
     return record
 
 

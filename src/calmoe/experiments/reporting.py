@@ -16,6 +16,7 @@ from calmoe.experiments import overview
 from calmoe.experiments.engine import expected, results_table, threads
 from calmoe.experiments.pages import run_captions, run_page
 from calmoe.experiments.records import portable
+from calmoe.experiments.report_folder import REPORT
 from calmoe.experiments.sources import (
     Rows,
     Source,
@@ -29,7 +30,8 @@ from calmoe.experiments.sources import (
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.titles import changes, run_title
 from calmoe.experiments.validation import read_history
-from calmoe.files import write_json, write_whole
+from calmoe.files import inside, write_json, write_whole
+from calmoe.ownership import PAGE, building
 from calmoe.report import (
     Grid,
     compare,
@@ -164,19 +166,21 @@ def write_report(
         raise InputError(
             f"there is no {data}: --data is the folder with the dataset's files, or leave it out"
         )
-    where = to or folders[0] / "report"
-    if where.exists() and not where.is_dir():
-        raise InputError(f"the report is a folder, and {where} is a file: give another with --to DIR")
-    with threads(1):  # on a busy machine two take ten times as long
+    where = to or inside(folders[0], "report")
+    with building(where, REPORT) as built, threads(1):  # on a busy machine two take ten times as long
         targets = read_targets(folders)
         if len(targets) == 1:
             (sources,) = targets.values()
-            return _write_run(sources, where, data, pdf)._replace(older=overview.left_over(where))
-        if to is None:
+            written = _write_run(sources, built, data, pdf)._replace(older=overview.left_over(where))
+        elif to is None:
             raise InputError(
                 f"runs on {len(targets)} targets make a report of their own: say where, --to DIR"
             )
-        return _write_overview(overview.overview_of(targets), to, data, pdf)
+        else:
+            several = overview.overview_of(targets)
+            older = overview.left_over(where, several.folders.values())
+            written = _write_overview(several, built, data, pdf, older)
+    return written._replace(page=where / PAGE)
 
 
 def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Written:
@@ -194,15 +198,17 @@ def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Writ
         _write_rows(to / RESULTS, sources.rows)
         write_json(to / "timing.json", timing(sources.runs))
     for setting, sweep in sources.sweeps.items():
-        _write_rows(to / f"sweep_{setting}.jsonl", sweep.rows)
-    write_whole(to / "report.html", run_page(sources, grids, pictures, missing).html().encode())
-    return Written(to / "report.html", list(grids), list(pictures), missing)
+        _write_rows(inside(to, f"sweep_{setting}.jsonl"), sweep.rows)
+    write_whole(to / PAGE, run_page(sources, grids, pictures, missing).html().encode())
+    return Written(to / PAGE, list(grids), list(pictures), missing)
 
 
-def _write_overview(of: overview.Overview, to: Path, data: Path | None, pdf: bool) -> Written:
+def _write_overview(
+    of: overview.Overview, to: Path, data: Path | None, pdf: bool, older: Sequence[str] = ()
+) -> Written:
     missing: dict[str, str] = {}
     for target, sources in of.targets.items():
-        written = _write_run(sources, to / of.folders[target], data, pdf)
+        written = _write_run(sources, inside(to, of.folders[target]), data, pdf)
         missing |= {f"{target}/{name}": reason for name, reason in written.missing.items()}
     grids = overview.overview_tables(of)
     curves = {target: sources.curves for target, sources in of.targets.items()}
@@ -210,10 +216,9 @@ def _write_overview(of: overview.Overview, to: Path, data: Path | None, pdf: boo
     pictures, unsaved = _write_all(to, grids, drawn, overview.CAPTIONS, of.all, pdf)
     undrawn |= unsaved
     _write_rows(to / RESULTS, of.rows)
-    older = overview.left_over(to, of.folders.values())
     page = overview.overview_page(of, grids, pictures, undrawn, older)
-    write_whole(to / "report.html", page.html().encode())
-    return Written(to / "report.html", list(grids), list(pictures), missing | undrawn, older)
+    write_whole(to / PAGE, page.html().encode())
+    return Written(to / PAGE, list(grids), list(pictures), missing | undrawn, older)
 
 
 def _write_all(
@@ -229,13 +234,13 @@ def _write_all(
         (to / folder).mkdir(parents=True, exist_ok=True)
     write_whole(to / "tables.md", "\n".join(grid.markdown() for grid in grids.values()).encode())
     for name, grid in grids.items():
-        write_whole(to / "tables" / f"{name}.tex", grid.latex().encode())
-        write_whole(to / "tables" / f"{name}.csv", grid.csv().encode())
+        write_whole(inside(to, "tables", f"{name}.tex"), grid.latex().encode())
+        write_whole(inside(to, "tables", f"{name}.csv"), grid.csv().encode())
     write_json(to / "sources.json", portable([{**s.record, "sessions": s.sessions} for s in sources]))
     pictures, missing = {}, {}
     for name, figure in drawn.items():
         try:
-            path, *_ = save(figure, to / "figures" / name, formats=("png", "pdf") if pdf else ("png",))
+            path, *_ = save(figure, inside(to, "figures", name), formats=("png", "pdf") if pdf else ("png",))
             pictures[name] = Picture(name, path.read_bytes(), figure.alt, captions[name])
         except InputError as error:
             missing[name] = str(error)

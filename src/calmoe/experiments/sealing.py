@@ -2,14 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError
-from calmoe.files import write_json
+from calmoe.files import inside, legible, open_regular, write_json
+from calmoe.validation import read_document
 
 MARK = "done.json"
+LARGEST = 16 * 2**30  # bytes of a file that is sealed
 
 
 def write_sealed(path: Path, value: dict[str, Any]) -> None:
@@ -19,13 +22,9 @@ def write_sealed(path: Path, value: dict[str, Any]) -> None:
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """What `write_sealed` wrote; an InputError if anything in it has changed since."""
-    try:
-        value = json.loads(path.read_bytes())
-        digest = value.pop("digest")
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        raise InputError(f"{path} is damaged") from None
-    if digest != _digest(value):
-        raise InputError(f"{path} is damaged")
+    value = read_document(path)
+    if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
+        raise InputError(f"{legible(path)} is damaged")
     return value
 
 
@@ -35,18 +34,26 @@ def seal(folder: Path, names: Iterable[str], **facts: Any) -> None:
     write_sealed(folder / MARK, {**facts, "files": files})
 
 
-def read_seal(folder: Path, **facts: Any) -> dict[str, Any] | None:
-    """The folder's mark, if it is intact, states these facts, and every file it names is as it was."""
+def read_seal(folder: Path, names: Collection[str] = (), **facts: Any) -> dict[str, Any] | None:
+    """The folder's mark, if it is intact, states these facts, and every file it names is as it was.
+
+    It must name the files `names`, and none that lies elsewhere.
+    """
     try:
         mark = read_sealed(folder / MARK)
-        whole = all(file_digest(folder / name) == digest for name, digest in mark["files"].items())
+        files = mark.get("files")
+        if not isinstance(files, dict) or not files.keys() >= {*names}:
+            return None
+        whole = all(file_digest(inside(folder, name)) == digest for name, digest in files.items())
     except (OSError, InputError):
         return None
     return mark if whole and all(mark.get(name) == value for name, value in facts.items()) else None
 
 
 def file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
+        if os.fstat(stream.fileno()).st_size > LARGEST:
+            raise InputError(f"{path} is larger than any file that calmoe seals")
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -9,6 +9,8 @@ done.json            seals the results, as nodes/KEY/done.json seals a node
 
 import fcntl
 import json
+import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,9 +24,10 @@ from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
 from calmoe.experiments.validation import check_record, check_sessions, read_rows
-from calmoe.files import TEMPORARY, write_json, write_whole
+from calmoe.files import inside, is_utf8, leftovers, legible, open_lock, unfinished, write_json, write_whole
 from calmoe.predictions import Predictions
 from calmoe.training import TrainingState, latest_state, save_state
+from calmoe.training.checkpoints import NAME as STATE
 
 SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
     "spec.json",
@@ -34,6 +37,10 @@ SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
     "history.json",
 )
 SPLITS = ("validation", "validation_augmented", "test")
+LOCK, KEY = ".lock", re.compile("[0-9a-f]{32}")
+OF_RUN = {SPEC, ENVIRONMENT, RESULTS, MARK}
+OF_METHOD = {HISTORY, *(f"{split}.safetensors" for split in SPLITS)}
+OF_NODE = {MARK, WEIGHTS, *OF_METHOD}
 
 
 class RunFolder:
@@ -42,23 +49,27 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def check(self) -> None:
+        """Refuse, before anything is written, a folder that is neither free nor a run's.
+
+        A run's has its record or, where that was lost, something else that a run sealed.
+        """
+        if not is_utf8(str(self.path)):
+            raise InputError(f"{legible(self.path)} is no UTF-8: give another folder with --out")
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        others = [name for name in names if name != LOCK and unfinished(name) not in OF_RUN]
+        if not others or _is_sealed(self.path / SPEC):
+            return
+        if not any(map(_is_sealed, [self.path / ENVIRONMENT, *(node / MARK for node in self._nodes())])):
+            raise InputError(f"{self.path} is not empty and holds no run: give a new folder with --out")
+        if RESULTS in others and read_seal(self.path, [RESULTS]) is None:
+            raise InputError(f"{self.path / RESULTS} is of no known run: move it, or give another --out")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out; what a killed one left half-written goes."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            opened = (self.path / ".lock").open("w")
-        except OSError as error:
-            raise InputError(
-                f"cannot write to {self.path} ({error.strerror or error}): give another folder with --out"
-            ) from None
-        with opened as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"another calmoe is running in {self.path}: wait for it, or give another --out"
-                ) from None
+        self.check()
+        with self._lock():
             try:
                 self._sweep()
                 yield
@@ -66,13 +77,39 @@ class RunFolder:
                 error.filename = error.filename or str(self.path)
                 raise
 
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = open_lock(self.path / LOCK)
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {self.path} ({error.strerror or error}): give another folder with --out"
+            ) from None
+        except InputError as error:
+            raise InputError(f"{error}: remove it, or give another --out") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another calmoe is running in {self.path}: wait for it, or give another --out"
+                ) from None
+            yield
+
     def _sweep(self) -> None:
-        for path in (*self.path.glob(".*"), *self.path.glob("nodes/*/.*")):
-            if TEMPORARY.fullmatch(path.name):
+        for path in leftovers(self.path, OF_RUN.__contains__):
+            path.unlink()
+        for node in self._nodes():
+            for path in leftovers(node, lambda name: name in OF_NODE or bool(STATE.fullmatch(name))):
                 path.unlink()
-        for mark in self.path.glob(f"nodes/*/{MARK}"):
-            if (mark.parent / HISTORY).exists():  # a finished method needs no checkpoints
-                _drop_states(mark.parent)
+            if (node / MARK).exists() and (node / HISTORY).exists():
+                _drop_states(node)  # a finished method needs no checkpoints
+
+    def _nodes(self) -> list[Path]:
+        """The folders of nodes that are there; links are none."""
+        paths = inside(self.path, "nodes").glob("*")
+        return [p for p in paths if KEY.fullmatch(p.name) and p.is_dir() and not p.is_symlink()]
 
     # --- the run
 
@@ -98,7 +135,7 @@ class RunFolder:
             pass
         except InputError as error:
             names = (path.with_name(f"{ENVIRONMENT}.damaged{n or ''}") for n in count())
-            aside = path.rename(next(name for name in names if not name.exists()))
+            aside = path.rename(next(name for name in names if not os.path.lexists(name)))
             notes = [f"{error}: it is kept as {aside}, a new one is begun"]
         write_sealed(path, {"sessions": [*sessions, session]})
         return notes
@@ -106,11 +143,15 @@ class RunFolder:
     # --- nodes
 
     def node(self, node: Node) -> Path:
-        return self.path / "nodes" / node.key
+        return inside(self.path, "nodes", node.key)
 
     def done(self, nodes: Iterable[Node]) -> set[str]:
         """The keys of the nodes that are finished and intact."""
-        return {node.key for node in nodes if read_seal(self.node(node), key=node.key) is not None}
+        return {
+            node.key
+            for node in nodes
+            if read_seal(self.node(node), OF_METHOD if node.method else (), key=node.key) is not None
+        }
 
     def begin(self, node: Node) -> Path:
         """The folder for a node's checkpoints; a seal that is broken goes."""
@@ -155,7 +196,7 @@ class RunFolder:
             )
             told.save(folder / f"{split}.safetensors")
         write_json(folder / HISTORY, history)
-        names = [*(f"{split}.safetensors" for split in SPLITS), HISTORY]
+        names = [*OF_METHOD]
         if keep_weights:
             weights = {
                 k.removeprefix("model."): v for k, v in state.tensors.items() if k.startswith("model.")
@@ -180,12 +221,19 @@ class RunFolder:
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """The rows of a finished run, if its seal is intact."""
-    if read_seal(folder) is None:
+    if read_seal(folder, [RESULTS]) is None:
         raise InputError(f"{folder} has no intact results: run `calmoe run` with --out {folder} again")
     return read_rows(folder / RESULTS)
 
 
+def _is_sealed(path: Path) -> bool:
+    try:
+        return bool(read_sealed(path))
+    except (OSError, InputError):
+        return False
+
+
 def _drop_states(folder: Path, but: str = "") -> None:
-    for path in folder.glob("state-*.safetensors"):
-        if path.name != but:
+    for path in folder.iterdir():
+        if STATE.fullmatch(path.name) and path.name != but:
             path.unlink()

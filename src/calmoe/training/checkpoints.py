@@ -21,6 +21,7 @@ from calmoe.validation import check_finite, items, number, parse_json, table, wh
 
 KEPT = 2
 MOST_EPOCHS = 99_999  # the names of the files have five digits for them
+NAME = re.compile(r"state-(\d{5})-[0-9a-f]{32}\.safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,5 +78,4 @@ def latest_state(folder: Path, last: int = MOST_EPOCHS) -> TrainingState | None:
 
 def _found(folder: Path) -> list[Path]:
     """Checkpoints, the newest first."""
-    pattern = re.compile(r"state-(\d{5})-[0-9a-f]{32}\.safetensors")
-    return sorted((p for p in folder.glob("state-*") if pattern.fullmatch(p.name)), reverse=True)
+    return sorted((p for p in folder.glob("state-*") if NAME.fullmatch(p.name) and p.is_file()), reverse=True)

@@ -1,0 +1,42 @@
+"""The folder of a report: the files it may have, and how one that has no mark is known."""
+
+import re
+from pathlib import Path
+
+from calmoe.data import PROTOCOLS
+from calmoe.errors import InputError
+from calmoe.experiments import overview, page_words
+from calmoe.experiments.sweep import KINDS
+from calmoe.ownership import Kind
+from calmoe.validation import read_document
+
+_protocol, _setting = "|".join(PROTOCOLS), "|".join(KINDS)
+_figure = "|".join([*page_words.CAPTIONS, *overview.CAPTIONS, f"sweep_({_setting})"])
+FILES = re.compile(
+    "|".join(
+        [
+            r"report\.html|tables\.md|(sources|timing|examples)\.json|curves\.json(\.gz)?|results\.jsonl",
+            rf"sweep_({_setting})\.jsonl",
+            rf"tables/(comparison|eta_gamma|sweep_({_setting})-({_protocol}))\.(tex|csv)",
+            rf"tables/({_protocol})(-scores|-paired|-mean|-comparison)?\.(tex|csv)",
+            rf"figures/({_figure})\.(png|pdf)",
+        ]
+    )
+)
+
+
+def _unmarked(folder: Path) -> set[str]:
+    """The files of a report by a calmoe that left no marks; none where sources.json is not its own."""
+    try:
+        records = read_document(folder / "sources.json")
+    except (OSError, InputError):
+        return set()
+    own = isinstance(records, list) and any(
+        isinstance(record, dict) and record.keys() >= {"spec", "fingerprint"} for record in records
+    )
+    paths = (path for place in (".", "tables", "figures") for path in (folder / place).glob("*"))
+    names = (path.relative_to(folder).as_posix() for path in paths if path.is_file())
+    return {name for name in names if own and FILES.fullmatch(name)}
+
+
+REPORT = Kind("report", "--to", _unmarked)

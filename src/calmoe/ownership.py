@@ -1,0 +1,176 @@
+"""Folders that belong to a command: a mark says to which, and which files in them are calmoe's.
+
+A command writes into a folder that is new, empty or its own. It replaces and removes the files that the mark
+names; all others stand as they are.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from calmoe.errors import InputError, about
+from calmoe.files import inside, leftovers, legible, unfinished, write_json, writing_whole
+from calmoe.validation import read_document
+
+MARK = ".calmoe.json"
+PAGE = "report.html"
+
+
+class Kind(NamedTuple):
+    """A kind of folder, and the option that names one.
+
+    unmarked: the names of the files that a calmoe which left no marks wrote there; none if it did not.
+    """
+
+    name: str
+    option: str
+    unmarked: Callable[[Path], set[str]]
+
+
+def owned(folder: Path, kind: Kind) -> set[str]:
+    """The names of calmoe's files in the folder; an InputError if the folder is neither free nor its own."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise InputError(f"{kind.option} must be a folder, and {legible(folder)} is a file")
+    if not folder.exists():
+        return set()
+    if os.path.lexists(folder / MARK):
+        return _read_mark(folder, kind)
+    if all(unfinished(name) == MARK for name in os.listdir(folder)):
+        return set()
+    if names := kind.unmarked(folder):
+        return names
+    raise InputError(
+        f"{legible(folder)} is not empty and no {kind.name} that calmoe wrote: give a new folder with "
+        f"{kind.option}"
+    )
+
+
+@contextmanager
+def claimed(folder: Path, kind: Kind, names: Collection[str]) -> Iterator[set[str]]:
+    """Hold the folder, marked as ours with the files `names` that are to be written; the names before.
+
+    Nothing is written if the folder, or a file that has one of the names, is somebody else's.
+    """
+    _check(folder, kind, names)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder, kind):
+        before = _check(folder, kind, names)
+        _write_mark(folder, kind, before | set(names))
+        _remove_leftovers(folder, {MARK, *before, *names})
+        yield before
+
+
+@contextmanager
+def building(folder: Path, kind: Kind) -> Iterator[Path]:
+    """An empty folder elsewhere, for all that is to be in `folder`: it goes there at the end, or not at all.
+
+    What calmoe wrote there before and does not write now goes. A folder in it that has a page of its own
+    gets a mark of its own.
+    """
+    owned(folder, kind)
+    with TemporaryDirectory(prefix="calmoe-") as built:
+        yield Path(built)
+        places = _places(Path(built))
+        for place, files in places.items():
+            _check(_at(folder, place), kind, files)
+        with ExitStack() as stack:
+            before = {
+                place: stack.enter_context(claimed(_at(folder, place), kind, files))
+                for place, files in places.items()
+            }
+            for place, files in reversed(places.items()):  # the page that leads to the others comes last
+                _replace(_at(folder, place), kind, before[place], files)
+
+
+def _replace(folder: Path, kind: Kind, before: set[str], files: Mapping[str, Path]) -> None:
+    for name in sorted(files, key=lambda name: name == PAGE):  # where the page is, all is
+        path = _at(folder, name)
+        path.parent.mkdir(exist_ok=True)
+        with files[name].open("rb") as source, writing_whole(path) as stream:
+            shutil.copyfileobj(source, stream)
+    for path in (_at(folder, name) for name in before - set(files)):
+        if path.is_file():
+            path.unlink()
+    _write_mark(folder, kind, files)
+
+
+def _places(built: Path) -> dict[str, dict[str, Path]]:
+    """The files by name in each folder that has a page; "" is the folder that was built."""
+    paths = sorted(path for path in built.rglob("*") if path.is_file())
+    apart = {path.parent for path in paths if path.name == PAGE} - {built}
+    places: dict[str, dict[str, Path]] = {"": {}}
+    for path in paths:
+        place = next((folder for folder in path.parents if folder in apart), built)
+        named = places.setdefault("" if place == built else place.relative_to(built).as_posix(), {})
+        named[path.relative_to(place).as_posix()] = path
+    return places
+
+
+def _check(folder: Path, kind: Kind, names: Collection[str]) -> set[str]:
+    """What `owned` says, if no foreign file has one of these names."""
+    before = owned(folder, kind)
+    for name in names:
+        path = _at(folder, name)
+        if os.path.lexists(path) and not (name in before and path.is_file()):
+            raise InputError(
+                f"{legible(path)} is in the way, and calmoe did not write it: move it, or give another "
+                f"{kind.option}"
+            )
+    return before
+
+
+def _at(folder: Path, name: str) -> Path:
+    return inside(folder, *name.split("/")) if name else folder
+
+
+def _read_mark(folder: Path, kind: Kind) -> set[str]:
+    remedy = f"give another {kind.option}"
+    match read_document(folder / MARK):
+        case {"kind": str(name), "files": [*files]} if name.isidentifier() and {*map(type, files)} <= {str}:
+            if name != kind.name:
+                raise InputError(
+                    f"{legible(folder)} belongs to `calmoe {name}`, not to `calmoe {kind.name}`: {remedy}"
+                )
+            with about(legible(folder / MARK)):
+                for file in files:
+                    inside(folder, *file.split("/"))
+            return set(files)
+    raise InputError(f"{legible(folder / MARK)} is damaged: {remedy}")
+
+
+def _write_mark(folder: Path, kind: Kind, names: Collection[str]) -> None:
+    write_json(folder / MARK, {"kind": kind.name, "files": sorted(names)})
+
+
+def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
+    for place in {name.rpartition("/")[0] for name in names}:
+        held = _at(folder, place)
+        ours = {name.rpartition("/")[2] for name in names if name.rpartition("/")[0] == place}
+        for path in leftovers(held, ours.__contains__) if held.is_dir() else ():
+            path.unlink()
+
+
+@contextmanager
+def _alone(folder: Path, kind: Kind) -> Iterator[None]:
+    """Keep other processes out by a lock on the folder itself: no file is needed, and no link is followed."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # some have none for folders
+            _lock(handle, folder, kind)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path, kind: Kind) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"another calmoe is writing to {legible(folder)}: wait for it, or give another {kind.option}"
+        ) from None
