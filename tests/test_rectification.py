@@ -148,9 +148,9 @@ def test_six_of_128_and_reproducible_with_a_generator():
         ({"images": torch.rand(2, 4, 8, 8)}, "images must be"),
         ({"images": torch.rand(2, 8, 8)}, "images must be"),
         ({"images": torch.zeros(2, 3, 8, 8, dtype=torch.uint8)}, "divide by 255"),
-        ({"images": torch.rand(2, 3, 8, 8), "fraction": 1.5}, "fraction must lie"),
+        ({"images": torch.rand(2, 3, 8, 8), "fraction": 1.5}, "fraction must be"),
         ({"images": torch.rand(2, 3, 8, 8), "variant": "webp"}, "variant must be"),
-        ({"images": torch.rand(2, 3, 8, 8), "qualities": (0,)}, "qualities must lie"),
+        ({"images": torch.rand(2, 3, 8, 8), "qualities": (0,)}, "each of qualities must be"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

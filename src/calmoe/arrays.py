@@ -1,19 +1,25 @@
-"""From whatever the caller holds (torch, NumPy, lists) to checked tensors."""
+"""From whatever the caller holds (torch, NumPy, lists) to checked tensors and numbers."""
 
+import math
+import sys
+from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 
 Array: TypeAlias = Tensor | np.ndarray
+MOST_BINS = 10_000  # of confidence, wherever bins are counted
 
 
 def as_tensor(values: Array, device: torch.device | None = None) -> Tensor:
     """A detached tensor over the same memory where possible; NumPy arrays may be read-only or reversed."""
     tensor = values.detach() if isinstance(values, Tensor) else _from_numpy(values)
+    tensor = tensor if tensor.layout == torch.strided else tensor.to_dense()
     return tensor if device is None else tensor.to(device)
 
 
@@ -29,6 +35,71 @@ def as_numpy(tensor: Tensor) -> np.ndarray:
     except (TypeError, RuntimeError):
         kind = str(plain.dtype).removeprefix("torch.")
         raise InputError(f"NumPy has no {kind}: give float32") from None
+
+
+def widen(values: Tensor) -> Tensor:
+    """At least float32: half precision overflows and rounds away what sums need."""
+    return values if values.dtype in (torch.float32, torch.float64) else values.float()
+
+
+def as_number(name: str, value: Any, least: float = -math.inf, most: float = sys.float_info.max) -> float:
+    """A real number between two bounds, NumPy's and tensors without dimensions too.
+
+    >>> as_number("eta", np.float32(2), least=0), as_number("eta", torch.tensor(3), least=0)
+    (2.0, 3.0)
+    >>> as_number("eta", None, least=0)
+    Traceback (most recent call last):
+    calmoe.errors.InputError: eta must be a finite number ≥ 0, not None
+    """
+    number = _scalar(value)
+    real = isinstance(number, Real) and not isinstance(number, bool)
+    if real and least <= number <= most:
+        try:
+            return float(number)
+        except OverflowError:  # a whole number of more than 308 digits
+            pass
+    kind = "number" if math.isinf(most) else "finite number"
+    bounds = f"between {least:g} and {most:g}" if most < sys.float_info.max else f"≥ {least:g}"
+    wanted = kind if math.isinf(least) else f"{kind} {bounds}"
+    raise InputError(f"{name} must be a {wanted}, not {shown(value)}")
+
+
+def as_count(name: str, value: Any, least: int = 1, most: int = sys.maxsize) -> int:
+    """A whole number between two bounds, NumPy's and tensors without dimensions too.
+
+    >>> as_count("bins", np.int8(15))
+    15
+    >>> as_count("bins", 100_000, most=10_000)
+    Traceback (most recent call last):
+    calmoe.errors.InputError: bins must be a whole number between 1 and 10000, not 100000
+    """
+    count = _scalar(value)
+    whole = isinstance(count, Integral) and not isinstance(count, bool)
+    if whole and least <= count <= most:
+        return int(count)
+    bounds = f"of at least {least}" if most == sys.maxsize else f"between {least} and {most}"
+    raise InputError(f"{name} must be a whole number {bounds}, not {shown(value)}")
+
+
+def check_word(name: str, value: Any, words: Sequence[str]) -> None:
+    """Refuse what is none of the words.
+
+    >>> check_word("equal", "size", ("width", "mass"))
+    Traceback (most recent call last):
+    calmoe.errors.InputError: equal must be "width" or "mass", not 'size'
+    """
+    if not isinstance(value, str) or value not in words:
+        listed = " or ".join(f'"{word}"' for word in words)
+        raise InputError(f"{name} must be {listed}, not {shown(value)}")
+
+
+def check_bins(bins: int) -> int:
+    return as_count("bins", bins, 1, MOST_BINS)
+
+
+def _scalar(value: Any) -> Any:
+    """NumPy's numbers and arrays or tensors without dimensions as Python's numbers."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def _from_numpy(values: Any) -> Tensor:

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 import calmoe
 from calmoe.errors import InputError, check_known
+from calmoe.escaping import visible
 
 if TYPE_CHECKING:
     from calmoe.experiments.spec import RunSpec
@@ -44,14 +45,19 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+def _say(line: str, err: bool = False) -> None:
+    """Print a line; names and values from files in it cannot steer the terminal."""
+    typer.echo(visible(line), err=err)
+
+
 def _stop(message: str, code: int) -> None:
-    typer.echo(message, err=True)
+    _say(message, err=True)
     raise typer.Exit(code)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"calmoe {calmoe.__version__}")
+        _say(f"calmoe {calmoe.__version__}")
         raise typer.Exit
 
 
@@ -266,19 +272,18 @@ def report_command(
     One report over targets: calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR
     """
     from calmoe.experiments.reporting import write_report
-    from calmoe.files import legible
     from calmoe.report.summary import many
 
     written = write_report(run, to, data, pdf)
-    folder = Path(legible(written.page.parent))
+    folder = written.page.parent
     tables, figures = many(len(written.tables), "table"), many(len(written.figures), "figure")
-    typer.echo(f"{tables} in {folder / 'tables.md'}: {', '.join(written.tables)}")
-    typer.echo(f"{figures} in {folder / 'figures'}: {', '.join(written.figures)}")
+    _say(f"{tables} in {folder / 'tables.md'}: {', '.join(written.tables)}")
+    _say(f"{figures} in {folder / 'figures'}: {', '.join(written.figures)}")
     for name, reason in written.missing.items():
-        typer.echo(f"no figure {name}: {reason}")
+        _say(f"no figure {name}: {reason}")
     for name in written.older:
-        typer.echo(f"note: {folder / name} is of an older report and not of this one; remove it, or keep it")
-    typer.echo(f"the report is {folder / written.page.name}")
+        _say(f"note: {folder / name} is of an older report and not of this one; remove it, or keep it")
+    _say(f"the report is {written.page}")
 
 
 @app.command("audit")
@@ -310,17 +315,20 @@ def audit_command(
 
     Example: calmoe audit validation.safetensors --target elsewhere.safetensors
     """
+    from calmoe.arrays import check_bins
     from calmoe.auditing.from_files import audit_files
-    from calmoe.files import legible
+
+    check_bins(bins)
 
     if of != "top" and not of.isdecimal():
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
     judged = "top" if of == "top" else int(of)
     files = (file, target, labelled_target)
     report, page = audit_files(*files, out=out, of=judged, bins=bins, level=level, seed=seed)
-    typer.echo(report.summary())
+    for line in report.summary().split("\n"):
+        _say(line)
     if page is not None:
-        typer.echo(f"the report is {legible(page)}")
+        _say(f"the report is {page}")
 
 
 @app.command("export")
@@ -343,14 +351,13 @@ def export_command(
     """
     from calmoe.experiments.export import export
     from calmoe.experiments.spec import parse_methods, parse_seeds
-    from calmoe.files import legible
     from calmoe.report.summary import many
 
     chosen = parse_methods(methods) if methods is not None else None
     files, notes = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
     for note in notes:
-        typer.echo(f"note: {note}")
-    typer.echo(f"{many(len(files), 'file')}, such as {legible(files[-1])}: `calmoe audit` reads them")
+        _say(f"note: {note}")
+    _say(f"{many(len(files), 'file')}, such as {files[-1]}: `calmoe audit` reads them")
 
 
 @app.command("data")
@@ -375,7 +382,7 @@ def data_command(
         module = importlib.import_module(f"calmoe.data.{dataset}")
         raise InputError(f"{dataset} is not downloaded for you: {module.GET_IT}")
     check_known("dataset", dataset, ["cifar10h"])
-    typer.echo(f"cifar10h is in {fetch_cifar10h(to)}: calmoe run cifar10h --data {to}")
+    _say(f"cifar10h is in {fetch_cifar10h(to)}: calmoe run cifar10h --data {to}")
 
 
 @app.command("compare")

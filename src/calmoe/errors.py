@@ -28,7 +28,17 @@ def check_known(kind: str, name: str, known: Iterable[str]) -> None:
     if name not in names:
         folded = {known.casefold(): known for known in names}
         near = difflib.get_close_matches(name.casefold(), folded, n=1)
-        told = [f"did you mean {folded[near[0]]!r}?"] if near else []
+        hints = [f"did you mean {folded[near[0]]!r}?"] if near else []
         if len(names) <= 12 or not near:
-            told.append(f"known: {', '.join(sorted(names))}")
-        raise InputError(f"unknown {kind} {name!r}: {'; '.join(told)}")
+            hints.append(f"known: {', '.join(sorted(names))}")
+        raise InputError(f"unknown {kind} {shown(name)}: {'; '.join(hints)}")
+
+
+def shown(value: object, most: int = 200) -> str:
+    """A value as Python writes it, in one line; of a long one the beginning and the end.
+
+    >>> shown("north"), shown("x" * 1000, most=9)
+    ("'north'", "'xxx…xxx'")
+    """
+    text = " ".join(repr(value).splitlines())
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"

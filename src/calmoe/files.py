@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from calmoe.errors import InputError
+from calmoe.escaping import visible
 
 CACHE = ".calmoe-cache"
 """The folder, beside a dataset's files, for what is read from them once."""
@@ -134,12 +135,12 @@ def is_utf8(text: str) -> bool:
 
 
 def legible(path: str | Path) -> str:
-    r"""A path, or a command with paths, as text for pages and terminals: bytes that are not UTF-8 escaped.
+    r"""A path, or a command with paths, as text for pages: bytes that are not UTF-8 escaped.
 
     >>> print(legible(os.fsdecode(b"caf\xe9.csv")))
     caf\xe9.csv
     """
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return visible(os.fspath(path))
 
 
 def write_json(path: str | Path, value: Any) -> None:

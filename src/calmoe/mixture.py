@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from calmoe.arrays import widen
 from calmoe.errors import InputError, about
 from calmoe.files import write_json, write_whole
 from calmoe.validation import check_finite, check_shapes, read_json, whole
@@ -136,11 +137,11 @@ class MixtureHead(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.experts.weight.dtype)
             expert_logits = self.experts(features).unflatten(1, (self.num_experts, self.num_classes))
-            expert_log_probs = torch.log_softmax(_widen(expert_logits), dim=2)
+            expert_log_probs = torch.log_softmax(widen(expert_logits), dim=2)
             if self.router is None:
                 log_routing = expert_log_probs.new_zeros(len(features), 1)
                 return MixtureOutput(expert_log_probs.squeeze(1), log_routing, expert_log_probs)
-            return self._route(_widen(self.router(features)), expert_log_probs)
+            return self._route(widen(self.router(features)), expert_log_probs)
 
     def _route(self, router_logits: Tensor, expert_log_probs: Tensor) -> MixtureOutput:
         if self.leading < self.num_experts:
@@ -215,11 +216,6 @@ def _leading_experts(routing: str, num_experts: int) -> int:
     if not 2 <= leading <= num_experts:
         raise InputError(f'routing "{routing}" is not possible with num_experts={num_experts}')
     return leading
-
-
-def _widen(values: Tensor) -> Tensor:
-    """At least float32."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _save(module: nn.Module, config: dict[str, Any], folder: str | Path) -> None:

@@ -10,6 +10,7 @@ Values and gradients are those of the whole batch: over processes through a grou
 micro-batches through `Objective.gradient_weights`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -17,6 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
+from calmoe.arrays import as_number, widen
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.reducers import (
@@ -71,7 +73,7 @@ def cross_entropy(output: MixtureOutput, labels: Tensor) -> Tensor:
     >>> cross_entropy(output, torch.tensor([1]))
     tensor([0.2877])
     """
-    _check_batch(output, labels)
+    output, labels = check_batch(output, labels)
     return -output.log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).clamp(min=LOG_ZERO)
 
 
@@ -83,7 +85,7 @@ def brier(output: MixtureOutput, labels: Tensor) -> Tensor:
     >>> brier(output, torch.tensor([1]))
     tensor([0.1250])
     """
-    _check_batch(output, labels)
+    output, labels = check_batch(output, labels)
     probs = output.probs
     of_label = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     return probs.square().sum(dim=1) - 2 * of_label + 1
@@ -104,27 +106,51 @@ def routing_relevant(
     >>> routing_relevant(output, torch.tensor([0, 0]))
     tensor([False,  True])
     """
+    output, labels = check_batch(output, labels)
+    least_regret, least_spread = _threshold("regret", regret), _threshold("disagreement", disagreement)
     picked = labels.view(-1, 1, 1).expand(-1, output.expert_log_probs.shape[1], 1)
     best = output.expert_log_probs.gather(2, picked).squeeze(2).amax(dim=1)
     mixture = output.log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     # Σ r_k ‖f_k − f‖² = Σ r_k ‖f_k‖² − ‖f‖²
     spread = (output.routing * output.expert_probs.square().sum(dim=2)).sum(dim=1)
-    return (best - mixture > regret) | (spread - output.probs.square().sum(dim=1) > disagreement)
+    spread = spread - output.probs.square().sum(dim=1)
+    return (best - mixture > least_regret) | (spread > least_spread)
 
 
-def _check_batch(output: MixtureOutput, labels: Tensor) -> None:
-    """What gather would let pass or say badly; values are not looked at, so that a GPU need not wait."""
+def _threshold(name: str, value: float | Tensor) -> float | Tensor:
+    """A number, or a tensor without dimensions, which is not looked at."""
+    if isinstance(value, Tensor) and not value.ndim:
+        return value
+    return as_number(name, value, most=math.inf)
+
+
+def check_batch(output: MixtureOutput, labels: Tensor) -> tuple[MixtureOutput, Tensor]:
+    """The output in float32 or wider, and its labels as int64: what gather would let pass or say badly.
+
+    Values are looked at on a CPU only: a GPU need not wait, and refuses them itself.
+    """
     if not isinstance(output, MixtureOutput):
         raise InputError(
             f"objectives take a MixtureOutput (of MixtureHead or calmoe.mixture.combine), not {type(output)}"
         )
+    if output.log_probs.ndim != 2:
+        raise InputError(f"log_probs must be [N, C], not {list(output.log_probs.shape)}")
+    rows, classes = output.log_probs.shape
     if (
         not isinstance(labels, Tensor)
-        or labels.shape != output.log_probs.shape[:1]
+        or labels.shape != (rows,)
         or labels.is_floating_point()
+        or labels.is_complex()
+        or labels.dtype == torch.bool
     ):
-        found = f"{list(labels.shape)} of {labels.dtype}" if isinstance(labels, Tensor) else type(labels)
-        raise InputError(f"labels must be a tensor of {len(output.log_probs)} class indices, not {found}")
+        given = f"{list(labels.shape)} of {labels.dtype}" if isinstance(labels, Tensor) else type(labels)
+        raise InputError(f"labels must be a tensor of {rows} class indices, not {given}")
+    labels = labels.long()
+    if rows and labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        low, high = (int(end) for end in labels.aminmax())
+        if low < 0 or high >= classes:
+            raise InputError(f"labels lie in {low} .. {high}, but there are {classes} classes: count from 0")
+    return MixtureOutput(*map(widen, output)), labels
 
 
 # --- objectives: (output, labels) -> scalar -----------------------------------------------------------------
@@ -201,6 +227,11 @@ class RobustFiltered(Objective):
     eta: Tilt = 2.0
     regret: float = 1e-6
     disagreement: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("regret", "disagreement"):
+            _threshold(name, getattr(self, name))
 
     def reduce(self, losses: Tensor, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
         relevant = routing_relevant(output, labels, self.regret, self.disagreement)

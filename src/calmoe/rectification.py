@@ -9,11 +9,15 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from calmoe.arrays import as_count, as_number, check_bins, check_word, widen
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
+from calmoe.objectives import check_batch
+from calmoe.reducers import EMPTY
 
 # ITU-T T.81 (JPEG), annex K: quantisation tables for luminance and chrominance
 _LUMINANCE = (
@@ -55,23 +59,23 @@ def frequency_filter(
     >>> frequency_filter(torch.rand(8, 3, 20, 28)).shape
     torch.Size([8, 3, 20, 28])
     """
-    if images.ndim != 4 or images.shape[1] not in (1, 3):
-        raise InputError(
-            f"images must be [N, 1 or 3, H, W] with values in [0, 1], not shape {list(images.shape)}"
-        )
+    shape = list(images.shape) if isinstance(images, Tensor) else type(images).__name__
+    if not isinstance(images, Tensor) or len(shape) != 4 or shape[1] not in (1, 3) or 0 in shape[2:]:
+        raise InputError(f"images must be [N, 1 or 3, H, W] with values in [0, 1], not {shape}")
     if not images.is_floating_point():
         raise InputError(f"images must be floats in [0, 1], not {images.dtype}: divide by 255 first")
-    if not 0 <= fraction <= 1:
-        raise InputError(f"fraction must lie between 0 and 1, not {fraction}")
+    check_word("variant", variant, ("published", "jpeg"))
+    fraction = as_number("fraction", fraction, 0, 1)
+    tables = _quantisers(_checked_qualities(qualities), variant, images.device)
     chosen_count = min(len(images), max(1, int(fraction * len(images)))) if fraction > 0 else 0
     if chosen_count == 0:
         return images
     device = images.device
     chosen = torch.rand(len(images), device=device, generator=generator).argsort()[:chosen_count]
-    drawn = torch.randint(len(qualities), (chosen_count,), device=device, generator=generator)
-    tables = _quantisers(tuple(qualities), variant, device)[drawn]
+    drawn = torch.randint(len(tables), (chosen_count,), device=device, generator=generator)
     with torch.autocast(device.type, enabled=False):
-        filtered = _quantise_blocks(images[chosen].float(), tables, 128.0 if variant == "jpeg" else 0.0)
+        shift = 128.0 if variant == "jpeg" else 0.0
+        filtered = _quantise_blocks(images[chosen].float(), tables[drawn], shift)
     return images.clone().index_copy_(0, chosen, filtered.to(images.dtype))  # in the layout of `images`
 
 
@@ -85,6 +89,10 @@ def soft_ece(output: MixtureOutput, labels: Tensor, bins: int = 15, temperature:
     >>> soft_ece(output, torch.tensor([0, 1]))
     tensor(0.4000)
     """
+    output, labels = check_batch(output, labels)
+    if not len(labels):
+        raise InputError(EMPTY)
+    bins, temperature = check_bins(bins), as_number("temperature", temperature, least=1e-9)
     confidence = output.confidence
     correct = (output.predicted == labels).to(confidence.dtype)
     centres = (torch.arange(bins, device=confidence.device, dtype=confidence.dtype) + 0.5) / bins
@@ -105,7 +113,7 @@ def rectify(main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: floa
     main = [_dense(part) for part in main]
     alike = [_laid_out_like(part, g) for part, g in zip(calibration, main, strict=True)]
     # in the order of memory, so that channels-last tensors are not copied; a handful of kernels in all
-    g, c = (torch.cat([p.as_strided((p.numel(),), (1,)) for p in parts]) for parts in (main, alike))
+    g, c = (widen(torch.cat([p.as_strided((p.numel(),), (1,)) for p in parts])) for parts in (main, alike))
     with torch.autocast(g.device.type, enabled=False):
         rectified = torch.addcmul(g, -(g @ c).clamp(max=0) / (c @ c + epsilon), c)
     pieces = rectified.split([part.numel() for part in main])
@@ -153,19 +161,22 @@ def _laid_out_like(tensor: Tensor, other: Tensor) -> Tensor:
     return tensor if tensor.stride() == other.stride() else torch.empty_like(other).copy_(tensor)
 
 
+def _checked_qualities(qualities: Sequence[int]) -> tuple[int, ...]:
+    values = np.atleast_1d(np.asarray(qualities, dtype=object))
+    if not values.size:
+        raise InputError("qualities must name at least one, such as (15, 18, 25)")
+    return tuple(as_count("each of qualities", value, 1, 100) for value in values)
+
+
 @functools.cache
 def _quantisers(qualities: tuple[int, ...], variant: str, device: torch.device) -> Tensor:
     """One quantisation table per quality and channel. [Q, 3, 8, 8]"""
-    if not all(1 <= quality <= 100 for quality in qualities):
-        raise InputError(f"qualities must lie between 1 and 100, not {qualities}")
     base = torch.tensor([_LUMINANCE, _CHROMINANCE, _CHROMINANCE], dtype=torch.float32, device=device)
     if variant == "published":
         scales = [(101 - quality) / 50 for quality in qualities]
         return torch.stack([(base * scale).clamp(min=1) for scale in scales])
-    if variant == "jpeg":
-        percents = [5000 // quality if quality < 50 else 200 - 2 * quality for quality in qualities]
-        return torch.stack([((base * percent + 50) / 100).floor().clamp(1, 255) for percent in percents])
-    raise InputError(f'variant must be "published" or "jpeg", not "{variant}"')
+    percents = [5000 // quality if quality < 50 else 200 - 2 * quality for quality in qualities]
+    return torch.stack([((base * percent + 50) / 100).floor().clamp(1, 255) for percent in percents])
 
 
 @functools.cache

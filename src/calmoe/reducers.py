@@ -4,7 +4,8 @@ Given a process group, a reducer sees the batches of all ranks as one: it return
 rank, and the gradients that DistributedDataParallel then averages are exactly the single-process ones.
 
 η may be a tensor without dimensions, so that a compiled or captured step can change it between two calls; its
-value is then not looked at, and a negative one counts as zero.
+value is then not looked at, and a negative one counts as zero. Losses in half precision are reduced in
+float32, and so is the value.
 """
 
 import math
@@ -14,9 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from calmoe.arrays import as_number, widen
 from calmoe.errors import InputError
 
 Tilt: TypeAlias = float | Tensor
+EMPTY = "an empty batch has no loss: give at least one example"
 Group = Any  # a torch.distributed process group; the class is missing from builds without distributed
 
 
@@ -26,6 +29,7 @@ def mean(losses: Tensor, group: Group = None) -> Tensor:
     >>> mean(torch.tensor([1.0, 3.0]))
     tensor(2.)
     """
+    losses = _checked(losses)
     return _total(losses, group) / _count(losses, group)
 
 
@@ -41,11 +45,13 @@ def tilted_mean(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: G
     >>> tilted_mean(torch.tensor([1.0, 3.0]), eta=2.0)
     tensor(2.9640)
     """
+    losses, eta = _checked(losses), check_tilt(eta)
     if where is None and _is_zero(eta):
         return mean(losses, group)
     tilts, top = _tilts(losses, eta, where, group)
     # below the largest loss, so that large losses do not swallow their differences
     normaliser, below = _total(torch.stack([tilts, tilts * (losses - top)]), group)
+    _refuse_none(losses, normaliser)
     return top + below / normaliser
 
 
@@ -55,12 +61,11 @@ def entropic_risk(losses: Tensor, eta: Tilt, group: Group = None) -> Tensor:
     >>> entropic_risk(torch.tensor([1.0, 3.0]), eta=2.0)
     tensor(2.6625)
     """
-    check_tilt(eta)
+    losses, eta = _checked(losses), check_tilt(eta)
     if _is_zero(eta):
         return mean(losses, group)
-    if isinstance(eta, Tensor):
-        eta = eta.double().clamp(min=1e-30)  # so small that it is the mean
     wide = losses.double()  # the sum cancels against 1 where few losses carry it
+    eta = _within(eta, 1e-30, torch.float64)  # so small that it is the mean
     top = _greatest(wide, group)
     # expm1 and log1p keep full precision as η -> 0, and nothing overflows below the largest loss
     excess = _total(torch.expm1(eta * (wide - top)), group) / _count(losses, group)
@@ -76,9 +81,9 @@ def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
     >>> cvar(torch.tensor([1.0, 2.0, 3.0, 4.0]), gamma=2.0)
     tensor(3.5000)
     """
-    check_gamma(gamma)
+    losses, n = _checked(losses), _count(losses, group)
+    gamma = min(check_gamma(gamma), n)  # all weight on one loss: no larger bound allows more
     everywhere = losses.detach() if group is None else _gather(losses, group)
-    n = _count(losses, group)
     boundary = everywhere.sort(descending=True).values[math.ceil(n / gamma) - 1]
     above = (everywhere > boundary).sum(dtype=losses.dtype)
     shared = (1 - above * gamma / n) / (everywhere == boundary).sum(dtype=losses.dtype)
@@ -97,8 +102,11 @@ def tilt_weights(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: 
     >>> tilt_weights(torch.tensor([0.0, 0.0, 1.0]), eta=1.0)
     tensor([0.2119, 0.2119, 0.5761])
     """
-    tilts, _ = _tilts(losses if group is None else losses.detach(), eta, where, group)
-    return tilts / _total(tilts, group)
+    losses = _checked(losses)
+    tilts, _ = _tilts(losses if group is None else losses.detach(), check_tilt(eta), where, group)
+    normaliser = _total(tilts, group)
+    _refuse_none(losses, normaliser)
+    return tilts / normaliser
 
 
 def solve_tilt(losses: Tensor, target: float) -> float:
@@ -109,7 +117,8 @@ def solve_tilt(losses: Tensor, target: float) -> float:
     >>> round(solve_tilt(torch.tensor([1.0, 3.0]), target=2.964), 2)
     2.0
     """
-    losses = losses.detach().double()
+    losses, target = _checked(losses).detach().double(), as_number("target", target)
+    _count(losses, None)
     low_end, high_end = float(losses.mean()), float(losses.max())
     if math.isclose(target, low_end, rel_tol=1e-6):  # a mean taken in float32 is the mean
         target = max(target, low_end)
@@ -146,10 +155,11 @@ def density_ratio_bound(weights: Tensor) -> Tensor:
     >>> density_ratio_bound(torch.tensor([0.5, 0.5, 0.0, 0.0]))
     tensor(2.)
     """
-    return len(weights) * torch.exp(-torch.special.entr(weights).sum())
+    weights = _checked(weights, "weights")
+    return _count(weights, None) * torch.exp(-torch.special.entr(weights).sum())
 
 
-def share_of_negative_weights(losses: Tensor, eta: float) -> Tensor:
+def share_of_negative_weights(losses: Tensor, eta: Tilt) -> Tensor:
     """Share of examples that the tilted mean pushes towards *lower* confidence: 1 + η(L_i − L̄_q) < 0.
 
     ∇ Σ q_i L_i = Σ q_i (1 + η(L_i − L̄_q)) ∇L_i, so an example more than 1/η below the tilted mean is
@@ -158,8 +168,9 @@ def share_of_negative_weights(losses: Tensor, eta: float) -> Tensor:
     >>> share_of_negative_weights(torch.tensor([0.0, 0.0, 0.0, 3.0]), eta=2.0)
     tensor(0.7500)
     """
-    losses = losses.detach()
-    return (1 + eta * (losses - tilted_mean(losses, eta)) < 0).to(losses.dtype).mean()
+    losses, eta = _checked(losses).detach(), check_tilt(eta)
+    slope = _within(eta, 0.0, losses.dtype)
+    return (1 + slope * (losses - tilted_mean(losses, eta)) < 0).to(losses.dtype).mean()
 
 
 # --- sums over the batch, on one process or many ------------------------------------------------------------
@@ -167,12 +178,12 @@ def share_of_negative_weights(losses: Tensor, eta: float) -> Tensor:
 
 def _tilts(losses: Tensor, eta: Tilt, where: Tensor | None, group: Group) -> tuple[Tensor, Tensor]:
     """exp(η (L_i − top)), zero outside `where` (all ones if it is empty on every rank), and top = max L."""
-    check_tilt(eta)
-    if isinstance(eta, Tensor):
-        eta = eta.clamp(min=0)
+    eta = _within(eta, 0.0, losses.dtype)
     if where is None:
         top = _greatest(losses, group)
         return torch.exp(eta * (losses - top)), top
+    if not isinstance(where, Tensor) or where.dtype != torch.bool or where.shape != losses.shape:
+        raise InputError(f"where must be a boolean tensor [{len(losses)}], one truth value an example")
     top = _greatest(losses.masked_fill(~where, -torch.inf), group)
     empty = top == -torch.inf
     top = top.masked_fill(empty, 0.0)
@@ -180,23 +191,40 @@ def _tilts(losses: Tensor, eta: Tilt, where: Tensor | None, group: Group) -> tup
     return torch.exp(exponents.masked_fill(~where & ~empty, -torch.inf).masked_fill(empty, 0.0)), top
 
 
-def check_tilt(eta: Tilt) -> None:
-    """Refuse what is no tilt; of a tensor only the shape, so that a GPU need not wait."""
+def check_tilt(eta: Tilt) -> Tilt:
+    """η as a float or a tensor; of a tensor only the shape is looked at, so that a GPU need not wait."""
+    if not isinstance(eta, Tensor):
+        return as_number("eta", eta, least=0)
+    if eta.ndim or eta.is_complex() or eta.dtype == torch.bool:
+        raise InputError(f"eta must be one number, not {eta.dtype} of shape {list(eta.shape)}")
+    return eta
+
+
+def _within(eta: Tilt, least: float, dtype: torch.dtype) -> Tilt:
+    """η from `least` to the largest number of the type: an infinite one times a difference of 0 is NaN."""
+    most = torch.finfo(dtype).max
     if isinstance(eta, Tensor):
-        if eta.ndim:
-            raise InputError(f"eta must be one number, not a tensor of shape {list(eta.shape)}")
-        return
-    if isinstance(eta, str) or not (eta >= 0 and math.isfinite(eta)):
-        raise InputError(f"eta must be a finite number ≥ 0, not {eta!r}")
+        return eta.to(torch.promote_types(eta.dtype, dtype)).clamp(least, most)
+    return min(max(eta, least), most)
 
 
 def _is_zero(eta: Tilt) -> bool:
     return not isinstance(eta, Tensor) and eta == 0
 
 
-def check_gamma(gamma: float) -> None:
-    if isinstance(gamma, str) or not (gamma >= 1 and math.isfinite(gamma)):
-        raise InputError(f"gamma must be a finite number ≥ 1 (a bound on the density ratio), not {gamma!r}")
+def check_gamma(gamma: float) -> float:
+    """Γ, a bound on a density ratio."""
+    return as_number("gamma", gamma, least=1)
+
+
+def _checked(losses: Tensor, name: str = "losses") -> Tensor:
+    """One number an example, in float32 or wider."""
+    if not isinstance(losses, Tensor) or losses.ndim != 1 or losses.is_complex():
+        given = (
+            f"{losses.dtype} {list(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
+        )
+        raise InputError(f"{name} must be a tensor [N] of real numbers, one an example, not {given}")
+    return widen(losses)
 
 
 def _total(values: Tensor, group: Group) -> Tensor:
@@ -218,8 +246,14 @@ def _count(losses: Tensor, group: Group) -> int:
     if group is not None:
         count = int(_total(torch.ones_like(losses, dtype=torch.int64), group))
     if count == 0:
-        raise InputError("an empty batch has no loss: give at least one example")
+        raise InputError(EMPTY)
     return count
+
+
+def _refuse_none(losses: Tensor, normaliser: Tensor) -> None:
+    """Refuse a batch that is empty on all ranks; a rank with examples knows, and need not look."""
+    if not len(losses) and not normaliser:
+        raise InputError(EMPTY)
 
 
 def _greatest(losses: Tensor, group: Group) -> Tensor:

@@ -12,7 +12,10 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.estimates import RARE, Estimate, mean, within
+from calmoe.errors import InputError
 
+MOST_AUDITORS = 3000  # their joint law takes a matrix of its square
+MOST_CELLS = 1 << 24  # rows times auditors at a time
 ENOUGH = 100  # effective rows below which an auditor has no interval and no normalised residual
 Kind = Literal["indicator", "hat"]
 
@@ -61,6 +64,15 @@ def levels(confidence: np.ndarray, bins: int, kind: Kind = "indicator") -> np.nd
     return np.maximum(1 - np.abs(confidence[:, None] * bins - np.arange(bins + 1)), 0.0)
 
 
+def check_size(experts: int, bins: int) -> None:
+    """Refuse more auditors than a machine can hold, before anything is computed."""
+    if experts * bins > MOST_AUDITORS:
+        raise InputError(
+            f"{experts} experts x {bins} bins are more than the {MOST_AUDITORS} that an audit takes: "
+            "give fewer bins"
+        )
+
+
 def auditors(
     configurations: Configurations,
     *,
@@ -72,12 +84,13 @@ def auditors(
     """All moments of one kind; the critical value is the quantile of the largest |z| of their joint law."""
     residual, n = configurations.residual, len(configurations)
     experts = configurations.num_experts
+    check_size(experts, bins)
     nodes = (np.arange(bins) + 0.5) / bins if kind == "indicator" else np.arange(bins + 1) / bins
     size = experts * len(nodes)
     mass, squares, fourth, signed, moments, expected = (np.zeros(size) for _ in range(6))
-    products = np.zeros((size, size))
-    for start in range(0, n, CHUNK):
-        rows = slice(start, start + CHUNK)
+    products, chunk = np.zeros((size, size)), min(CHUNK, MOST_CELLS // size)
+    for start in range(0, n, chunk):
+        rows = slice(start, start + chunk)
         phi = levels(configurations.confidence[rows], bins, kind)
         g = (configurations.routing[rows, :, None].astype(np.float64) * phi[:, None, :]).reshape(-1, size)
         pushed = g * residual[rows, None]

@@ -11,6 +11,7 @@ import numpy as np
 import safetensors.numpy
 from threadpoolctl import threadpool_limits
 
+from calmoe.arrays import check_bins
 from calmoe.auditing.adversaries import Fragility, fragility
 from calmoe.auditing.certifying import Certificates, certificates
 from calmoe.auditing.configurations import CHUNK, Configurations
@@ -19,14 +20,14 @@ from calmoe.auditing.experts import Aggregate, aggregate
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.learning import FEWEST, learn
 from calmoe.auditing.mending import Repair, repair
-from calmoe.auditing.moments import Auditors, auditors
+from calmoe.auditing.moments import Auditors, auditors, check_size
 from calmoe.auditing.progress import PARTS, TARGET, Progress, Steps, silent
 from calmoe.auditing.surface import Surface, surface
 from calmoe.auditing.target import Target, check_target, predict_target
 from calmoe.auditing.witness import Hidden, hidden
 from calmoe.errors import InputError
 from calmoe.files import inside, write_json, write_whole
-from calmoe.metrics.checks import Of, check_bins
+from calmoe.metrics.checks import Of
 from calmoe.mixture import combine
 from calmoe.ownership import PAGE, building
 from calmoe.predictions import Predictions
@@ -158,7 +159,8 @@ def audit(
     if not 0 <= seed < 2**32:
         raise InputError(f"the seed must lie between 0 and 2³² − 1, got {seed}")
     predictions.known_labels  # noqa: B018 - the error comes before the work
-    check_bins(bins)
+    bins = check_bins(bins)
+    check_size(predictions.output.log_routing.shape[1], bins)
     if labelled_target is not None and target is None:
         raise InputError("labelled target rows need a target file to say which target")
     for name, other in (("target", target), ("labelled target", labelled_target)):

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
+from rich.text import Text
 
 from calmoe.data import ShiftDataset, is_text, load_dataset, needs_folder
 from calmoe.data.text import LENGTH
 from calmoe.errors import InputError
+from calmoe.escaping import visible
 from calmoe.experiments.environment import describe
 from calmoe.experiments.evaluation import evaluate, temperature_notes
 from calmoe.experiments.methods import METHODS, in_order, source
@@ -40,6 +42,7 @@ from calmoe.report.summary import many
 from calmoe.report.sweeps import SETTINGS, sweep_table
 from calmoe.training import Diverged, Trainer, check_model, check_together
 
+MOST_MODELS = 10_000
 WIDTH = 150  # of the table where there is no terminal
 
 
@@ -80,6 +83,7 @@ def run(
         record = recorded(folder, spec, sweep)
         with folder.locked():
             return _report(folder, spec, plan_of(spec, record, sweep), record, {}, console)
+    _check_size(spec, sweep)
     where = pick_device(device)
     events = Events(inside(out, "tensorboard")) if tensorboard else None
     dataset = _load(folder, spec, data, console)
@@ -92,9 +96,7 @@ def run(
         if missing:
             imagenet = spec.model.backbone.startswith("resnet") and spec.model.stem == "imagenet"
             if imagenet and not spec.model.weights:
-                console.print(
-                    "note: the backbone starts from scratch; --set weights=FILE gives it ImageNet's"
-                )
+                _tell(["the backbone starts from scratch; --set weights=FILE gives it ImageNet's"], console)
             _tell(folder.add_session(describe(where)), console)
             watcher = Watcher(console, sum(node.epochs for node in missing), deadline, events)
             trainer = Trainer(dataset, spec.model, spec.training, where)
@@ -102,7 +104,7 @@ def run(
                 with watcher:
                     failed = train(missing, trainer, folder, watcher, spec.keep_weights)
             except TimeUp:
-                console.print(f"time is up; run the same command to continue in {out}", markup=False)
+                _say(f"time is up; run the same command to continue in {out}", console)
                 return Outcome(time_up=True)
         return _report(folder, spec, nodes, record, failed, console)
 
@@ -121,6 +123,7 @@ def show_plan(
     What a run would refuse is refused; without the data, a folder that holds a run is asked what it knows.
     """
     console, folder, where = console or make_console(), RunFolder(out), pick_device(device)
+    _check_size(spec, sweep)
     if data is None and needs_folder(spec.dataset) and folder.record() is not None:
         record = recorded(folder, spec, sweep)
         _tell(["data, weights, device and version were not checked: give --data DIR for that"], console)
@@ -130,12 +133,24 @@ def show_plan(
     nodes = plan_of(spec, record, sweep)
     title = f"{spec.name}, {many(len(spec.methods), 'method')} x {many(len(spec.seeds), 'seed')}"
     title += f" x {many(len(sweep.values), 'value')} of {sweep.setting}" if sweep else ""
-    console.print(draw(nodes, folder.done(nodes), title))
+    console.print(draw(nodes, folder.done(nodes), visible(title)))
+
+
+def _check_size(spec: RunSpec, sweep: Sweep | None) -> None:
+    """Refuse a plan that takes longer to make than anyone waits."""
+    models = len(spec.methods) * len(spec.seeds) * (1 if sweep is None else len(sweep.values))
+    if models > MOST_MODELS:
+        raise InputError(f"that is {models:,} models, at most {MOST_MODELS:,}: ask for fewer seeds or values")
+
+
+def _say(line: str, console: Console, soft_wrap: bool = False) -> None:
+    """Print a line as it is: names from files in it are no markup and cannot steer the terminal."""
+    console.print(Text(visible(line)), soft_wrap=soft_wrap)
 
 
 def _tell(notes: Sequence[str], console: Console) -> None:
     for note in notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        _say(f"note: {note}", console, soft_wrap=True)
 
 
 def _load(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console) -> ShiftDataset:
@@ -151,7 +166,7 @@ def _load(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console)
         check_model(model, (LENGTH,), heads)
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, model.weights)
     if heads and not text:
-        check_model(model, dataset.input_shape, heads)
+        check_model(model, dataset.input_shape, heads, dataset.num_classes)
     _tell(dataset.notes, console)
     return dataset
 
@@ -264,10 +279,10 @@ def _report(
         console.print(results_table(rows, title, protocol).rich())
     _tell(temperature_notes(rows), console)
     for name, reason in failed.items():
-        console.print(f"failed: {name}: {reason}")
+        _say(f"failed: {name}: {reason}", console)
     more = "--methods, --seeds or --values" if record.get("sweep") else "--methods or --seeds"
     found = f"{many(len(rows), 'row')} in {folder.path / RESULTS}"
-    console.print(f"{found}; more {more} add to them", markup=False)
+    _say(f"{found}; more {more} add to them", console)
     return Outcome(rows=rows, failed=failed)
 
 

@@ -5,21 +5,24 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from importlib import resources
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+import torch
+
 from calmoe.backbones import BACKBONES
 from calmoe.backbones.encoder import POOLINGS
 from calmoe.data import DATASETS, PROTOCOLS
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError, check_known, shown
 from calmoe.experiments.methods import METHODS
 from calmoe.mixture import MixtureHead
 from calmoe.training.settings import ModelSettings, TrainingSettings
 
 T = TypeVar("T")
 MOST_SEEDS = 1000
+MOST_LAYERS = 100
 CHOICES: dict[str, Iterable[str]] = {
     "dataset": DATASETS,
     "protocol": PROTOCOLS,
@@ -33,13 +36,13 @@ CHOICES: dict[str, Iterable[str]] = {
 }
 RANGES = {
     "seeds": (0, 2**32 - 1),
-    "hidden": (1, math.inf),
+    "hidden": (1, 100_000),
     "stages": (3, 4),
-    "experts": (1, math.inf),
-    "router_hidden": (1, math.inf),
+    "experts": (1, 10_000),
+    "router_hidden": (1, 100_000),
     "epochs": (1, 99_999),
     "warmup": (0, 99_999),
-    "batch": (1, math.inf),
+    "batch": (1, 1_000_000),
     "learning_rate": (1e-9, 10),
     "weight_decay": (0, math.inf),
     "eta": (0, math.inf),
@@ -99,7 +102,10 @@ def from_table(table: dict[str, Any]) -> RunSpec:
             raise InputError(f"{name} must all differ, not {_shown(values)}")
     if spec.training.warmup > spec.training.epochs:
         raise InputError(f"warmup={spec.training.warmup} must not exceed epochs={spec.training.epochs}")
-    MixtureHead(1, 2, spec.model.experts, spec.model.router_hidden, spec.model.routing)  # checks `routing`
+    if len(spec.model.hidden) > MOST_LAYERS:
+        raise InputError(f"model.hidden must name at most {MOST_LAYERS} widths, not {len(spec.model.hidden)}")
+    with torch.device("meta"):  # no weights: it checks `routing`
+        MixtureHead(1, 2, spec.model.experts, spec.model.router_hidden, spec.model.routing)
     return spec
 
 
@@ -116,7 +122,7 @@ def with_settings(spec: RunSpec, settings: Sequence[str]) -> RunSpec:
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not key:
-            raise InputError(f"--set {setting!r} must be key=value, such as epochs=10")
+            raise InputError(f"--set {shown(setting)} must be key=value, such as epochs=10")
         check_known("setting", key, places)
         *section, leaf = places[key]
         (table[section[0]] if section else table)[leaf] = _parse(text)
@@ -124,7 +130,10 @@ def with_settings(spec: RunSpec, settings: Sequence[str]) -> RunSpec:
     training, old = table["training"], spec.training
     if "epochs" in changed and "warmup" not in changed and type(training["epochs"]) is int:
         training["warmup"] = round(old.warmup * training["epochs"] / old.epochs)
-    return from_table(table)
+    changed_spec = from_table(table)
+    if "seeds" in changed:
+        _check_many(changed_spec.seeds)
+    return changed_spec
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -137,14 +146,20 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,10})(?:\s*-\s*(\d{1,10}))?\s*", part, re.ASCII)
         if match is None:
-            raise InputError(f"seeds {text!r}: write numbers and ranges such as 42-46,50")
+            raise InputError(f"seeds {shown(text)}: write numbers and ranges such as 42-46,50")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= MOST_SEEDS:
             raise InputError(
                 f"seeds {part.strip()!r}: a range goes up, over at most {MOST_SEEDS} seeds, such as 42-46"
             )
         seeds |= dict.fromkeys(range(first, last + 1))
+        _check_many(seeds)
     return tuple(seeds)
+
+
+def _check_many(seeds: Collection[int]) -> None:
+    if len(seeds) > MOST_SEEDS:
+        raise InputError(f"there are more than {MOST_SEEDS} seeds: ask for them in several commands")
 
 
 def parse_methods(text: str) -> tuple[str, ...]:
@@ -233,4 +248,4 @@ def _parse(text: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return repr(list(value) if isinstance(value, tuple) else value)
+    return shown(list(value) if isinstance(value, tuple) else value)

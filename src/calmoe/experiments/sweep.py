@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError, check_known, shown
 from calmoe.experiments.methods import METHODS, Method
 from calmoe.experiments.spec import RunSpec, narrowed
 from calmoe.report.grid import shortest
@@ -15,6 +15,7 @@ VALUES: Mapping[str, tuple[float, ...]] = {
     "eta": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5),
     "warmup": (0, 5, 10, 15, 20, 25, 30, 40),
 }
+MOST_VALUES = 100
 HORIZON = 50  # epochs, for which the warm-ups above are meant
 
 
@@ -84,5 +85,8 @@ def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
     try:
         numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"values {text!r}: write numbers by commas, such as 0.5,1,2") from None
-    return make_sweep(setting, tuple(int(v) if v.is_integer() else v for v in numbers))
+        raise InputError(f"values {shown(text)}: write numbers by commas, such as 0.5,1,2") from None
+    sweep = make_sweep(setting, tuple(int(v) if v.is_integer() else v for v in numbers))
+    if len(sweep.values) > MOST_VALUES:
+        raise InputError(f"there are more than {MOST_VALUES} values: ask for them in several commands")
+    return sweep

@@ -11,10 +11,11 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from calmoe.arrays import Array
+from calmoe.arrays import Array, as_number, check_bins, check_word
 from calmoe.errors import InputError
-from calmoe.metrics.checks import Of, Rows, check, check_bins, events
+from calmoe.metrics.checks import Of, Rows, check, events
 
+MOST_CELLS = 20_000_000  # bins of all classes together
 CHUNK = 1 << 16  # rows at a time where sums add up: what is in hand stays in the cache
 
 
@@ -52,7 +53,7 @@ def gaps(confidence: Tensor, outcome: Tensor) -> Tensor:
 
 def gap_sums(rows: Rows, bins: int, of: Of) -> Tensor:
     """sum w (confidence - outcome) in each of B equal-width bins: all that an ECE needs, and it adds up."""
-    total = torch.zeros(check_bins(bins), dtype=torch.float64, device=rows.probs.device)
+    total = torch.zeros(bins, dtype=torch.float64, device=rows.probs.device)
     for part in rows.split(CHUNK):
         confidence, outcome = events(part, of)
         total.index_add_(0, width_bins(confidence, bins), part.weigh(gaps(confidence, outcome)))
@@ -61,9 +62,12 @@ def gap_sums(rows: Rows, bins: int, of: Of) -> Tensor:
 
 def classwise_gaps(rows: Rows, bins: int) -> tuple[Tensor, Tensor]:
     """For each row and class: the cell c B + bin(p_c), and p_c - 1[y = c]; both [N, C]."""
-    probs = rows.probs
-    offset = bins * torch.arange(probs.shape[1], device=probs.device)
-    cell = width_bins(probs, check_bins(bins)) + offset
+    probs, classes = rows.probs, rows.probs.shape[1]
+    if classes * bins > MOST_CELLS:
+        raise InputError(
+            f"{classes} classes of {bins} bins are more than {MOST_CELLS} cells: give fewer bins"
+        )
+    cell = width_bins(probs, bins) + bins * torch.arange(classes, device=probs.device)
     return cell, subtract_label(probs.double(), rows.labels)
 
 
@@ -84,7 +88,7 @@ def ece(
     >>> round(ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), of=1), 6)
     0.4
     """
-    rows = check(probs, labels, weights)
+    rows, bins = check(probs, labels, weights), check_bins(bins)
     return gap_sums(rows, bins, of).abs().sum().item() / rows.total
 
 
@@ -96,10 +100,10 @@ def adaptive_ece(
     >>> round(adaptive_ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=1), 6)  # |0.8 - 1/2|
     0.3
     """
-    rows = check(probs, labels, weights)
+    rows, bins = check(probs, labels, weights), check_bins(bins)
     confidence, outcome = events(rows, of)
     gap = gaps(confidence, outcome)
-    index = mass_bins(confidence, rows.weigh(torch.ones_like(gap)), check_bins(bins))
+    index = mass_bins(confidence, rows.weigh(torch.ones_like(gap)), bins)
     return sum_by(index, rows.weigh(gap), bins).abs().sum().item() / rows.total
 
 
@@ -109,7 +113,7 @@ def classwise_ece(probs: Array, labels: Array, weights: Array | None = None, *, 
     >>> round(classwise_ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1])), 6)
     0.4
     """
-    rows = check(probs, labels, weights)
+    rows, bins = check(probs, labels, weights), check_bins(bins)
     cell, gap = classwise_gaps(rows, bins)
     classes = gap.shape[1]
     total = sum_by(cell.flatten(), rows.weigh(gap).flatten(), classes * bins)
@@ -141,7 +145,7 @@ class Reliability:
 
     def interval(self, level: float = 0.95) -> np.ndarray:
         """Wilson's interval of the accuracy in each bin, [B, 2]: inside [0, 1] and sound at 0 and 1."""
-        z2 = ndtri((1 + level) / 2) ** 2
+        z2 = ndtri((1 + as_number("level", level, 0, 1)) / 2) ** 2
         centre = (self.accuracy + z2 / self.effective / 2) / (1 + z2 / self.effective)
         spread = self.standard_error**2 + z2 / self.effective**2 / 4
         half = np.sqrt(z2 * spread) / (1 + z2 / self.effective)
@@ -176,17 +180,16 @@ def reliability(
     >>> reliability(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=4).count
     array([0, 0, 1, 1])
     """
-    if equal not in ("width", "mass"):
-        raise InputError(f'equal must be "width" or "mass", got {equal!r}')
-    rows = check(probs, labels, weights)
+    check_word("equal", equal, ("width", "mass"))
+    rows, bins = check(probs, labels, weights), check_bins(bins)
     confidence, outcome = events(rows, of)
     ones = torch.ones_like(confidence, dtype=torch.float64)
     mass = rows.weigh(ones)
     if equal == "width":
-        index = width_bins(confidence, check_bins(bins))
+        index = width_bins(confidence, bins)
         edges = np.arange(bins + 1) / bins
     else:
-        index = mass_bins(confidence, mass, check_bins(bins))
+        index = mass_bins(confidence, mass, bins)
         edges = _mass_edges(confidence, index, bins)
 
     def total(values: Tensor) -> np.ndarray:

@@ -76,16 +76,10 @@ def check_log(log_probs: Array, labels: Array, weights: Array | None = None) -> 
     return Rows(values, _labels(labels, values), _weights(weights, values))
 
 
-def check_bins(bins: int) -> int:
-    if not isinstance(bins, Integral) or bins < 1:
-        raise InputError(f"bins must be a whole number of at least 1, got {bins!r}")
-    return int(bins)
-
-
 def events(rows: Rows, of: Of) -> tuple[Tensor, Tensor]:
     """Confidence [N] in its own dtype, outcome [N] in bool: of the top class, or of class c against y = c."""
     classes = rows.probs.shape[1]
-    if of == "top":
+    if isinstance(of, str) and of == "top":
         confidence, predicted = rows.probs.max(1)
         outcome = predicted == rows.labels
     elif isinstance(of, Integral) and not isinstance(of, bool) and 0 <= of < classes:
@@ -102,6 +96,20 @@ def select(values: Array, mask: np.ndarray) -> Array:
     return np.asarray(values)[mask]
 
 
+def as_ids(values: Array, name: str) -> np.ndarray:
+    """Words or numbers that say what each row belongs to."""
+    if isinstance(values, Tensor):
+        ids = as_tensor(values).cpu()
+        return (ids.double() if ids.is_floating_point() else ids).numpy()
+    array = np.asarray(values)
+    if array.dtype.kind == "O":  # of pandas, say
+        try:
+            np.unique(array)
+        except TypeError:
+            raise InputError(f"{name} must all be words or all be numbers: convert the others") from None
+    return array
+
+
 def _matrix(values: Array, name: str) -> Tensor:
     matrix = as_tensor(values)
     if matrix.dim() != 2:
@@ -111,7 +119,14 @@ def _matrix(values: Array, name: str) -> Tensor:
         )
     if not matrix.numel():
         raise InputError(f"{name} is empty, shape {tuple(matrix.shape)}: give at least one row and one class")
-    return matrix if matrix.is_floating_point() else matrix.double()
+    return _real(matrix, name) if matrix.is_floating_point() else _real(matrix, name).double()
+
+
+def _real(values: Tensor, name: str) -> Tensor:
+    """Numbers without an imaginary part, that two bytes at least hold."""
+    if values.is_complex():
+        raise InputError(f"{name} must be real numbers, got {values.dtype}: pass {name}.real")
+    return values.float() if values.is_floating_point() and values.itemsize < 2 else values
 
 
 def _row_sums(values: Tensor) -> Tensor:
@@ -155,7 +170,7 @@ def _labels(labels: Array, values: Tensor) -> Tensor:
 def _weights(weights: Array | None, values: Tensor) -> Tensor | None:
     if weights is None:
         return None
-    checked = as_tensor(weights, values.device).double()
+    checked = _real(as_tensor(weights, values.device), "weights").double()
     if checked.shape != values.shape[:1]:
         raise InputError(
             f"weights must be [N] = [{len(values)}] as the rows, got {tuple(checked.shape)}: one a row"

@@ -5,9 +5,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from calmoe.arrays import Array, as_tensor
+from calmoe.arrays import Array, as_tensor, check_word
 from calmoe.errors import InputError
-from calmoe.metrics.checks import select
+from calmoe.metrics.checks import as_ids, select
 from calmoe.metrics.scores import accuracy
 
 
@@ -41,10 +41,11 @@ def by_group(
     >>> result.values, result.counts, result.worst_group
     ({'photo': 1.0, 'sketch': 0.5}, {'photo': 1, 'sketch': 2}, 'sketch')
     """
-    if worst not in (None, "max", "min"):
-        raise InputError(f'worst must be "max" or "min", got {worst!r}')
-    masks = _masks(groups, len(labels))
-    mass = np.ones(len(labels)) if weights is None else as_tensor(weights).double().cpu().numpy()
+    if worst is not None:
+        check_word("worst", worst, ("max", "min"))
+    rows = as_tensor(labels).numel()
+    masks = _masks(groups, rows)
+    mass = np.ones(rows) if weights is None else as_tensor(weights).double().cpu().numpy()
 
     def value(mask: np.ndarray) -> float:
         if not mass[mask].any():
@@ -102,9 +103,9 @@ def group_masks(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _masks(groups: Mapping[Any, Array] | Array, rows: int) -> dict[str, np.ndarray]:
     if isinstance(groups, Mapping):
-        masks = {str(name): np.asarray(as_tensor(mask).cpu()) for name, mask in groups.items()}
+        masks = {str(name): as_ids(mask, f"group {str(name)!r}") for name, mask in groups.items()}
     else:
-        masks = _by_value(groups.cpu().numpy() if hasattr(groups, "cpu") else np.asarray(groups))
+        masks = _by_value(as_ids(groups, "groups"))
     for name, mask in masks.items():
         if mask.dtype != bool or mask.shape != (rows,):
             raise InputError(

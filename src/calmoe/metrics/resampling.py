@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from scipy.special import stdtrit
 from torch import Tensor
 
-from calmoe.arrays import Array, as_tensor
+from calmoe.arrays import Array, as_count, as_number, as_tensor, check_bins, check_word
 from calmoe.errors import InputError
 from calmoe.metrics.binned import classwise_ece, classwise_gaps, ece, gaps, width_bins
-from calmoe.metrics.checks import Of, check, check_log, events, select
+from calmoe.metrics.checks import Of, as_ids, check, check_log, events, select
 from calmoe.metrics.scores import accuracy, brier_score, hits, log_losses, nll, squared_errors
 
 
@@ -60,10 +60,9 @@ def bootstrap(
     >>> bootstrap(accuracy, probs, np.repeat([0, 1], [80, 20]), resamples=200)
     Interval(estimate=0.8, low=0.7..., high=0.8..., standard_error=0.0..., samples=[200 values])
     """
-    if method not in ("percentile", "basic"):
-        raise InputError(f'method must be "percentile" or "basic", got {method!r}')
-    if not (0 < level < 1 and resamples >= 2):
-        raise InputError(f"level must lie in (0, 1) and resamples be at least 2, got {level} and {resamples}")
+    check_word("method", method, ("percentile", "basic"))
+    level, resamples = _checked_level(level), as_count("resamples", resamples, 2)
+    seed = as_count("seed", seed, 0)
     estimate = float(metric(probs, labels, weights, **options))
     mass = np.ones(len(labels)) if weights is None else as_tensor(weights).double().cpu().numpy()
     if not mass.all():
@@ -98,11 +97,17 @@ def paired_difference(a: Array, b: Array, level: float = 0.95) -> Interval:
             f"a and b must be equally many values, one a seed, got shapes {first.shape} and {second.shape}: "
             "give both methods' values in the same order of seeds"
         )
-    differences, n = first - second, len(first)
+    differences, n, level = first - second, len(first), _checked_level(level)
     mean = float(differences.mean())
     error = float(differences.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
     half = float(stdtrit(n - 1, (1 + level) / 2)) * error if n > 1 else float("nan")
     return Interval(mean, mean - half, mean + half, error, differences)
+
+
+def _checked_level(level: float) -> float:
+    if not 0 < as_number("level", level, 0, 1) < 1:
+        raise InputError(f"level must lie between 0 and 1, such as 0.95, not {level}")
+    return float(level)
 
 
 def _counts(
@@ -127,10 +132,10 @@ def _counts(
 
 
 def _codes(values: Array, rows: int, name: str) -> np.ndarray:
-    array = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.shape != (rows,):
-        raise InputError(f"{name} must be [N] = [{rows}], got shape {array.shape}: give one id a row")
-    return np.unique(array, return_inverse=True)[1]
+    ids = as_ids(values, name)
+    if ids.shape != (rows,):
+        raise InputError(f"{name} must be [N] = [{rows}], got shape {ids.shape}: give one id a row")
+    return np.unique(ids, return_inverse=True)[1]
 
 
 def _like(weights: np.ndarray, probs: Array) -> Array:
@@ -154,13 +159,14 @@ class _Additive(NamedTuple):
 
 
 def _ece(probs: Array, labels: Array, bins: int = 15, of: Of = "top") -> _Additive:
-    confidence, outcome = events(check(probs, labels), of)
+    (confidence, outcome), bins = events(check(probs, labels), of), check_bins(bins)
     cell, gap = width_bins(confidence, bins)[:, None], gaps(confidence, outcome)[:, None]
     return _Additive(cell, gap, bins, lambda means: np.abs(means).sum(1))
 
 
 def _classwise_ece(probs: Array, labels: Array, bins: int = 15) -> _Additive:
-    cell, gap = classwise_gaps(check(probs, labels), bins)
+    rows, bins = check(probs, labels), check_bins(bins)
+    cell, gap = classwise_gaps(rows, bins)
     classes = gap.shape[1]
     return _Additive(cell, gap, classes * bins, lambda means: np.abs(means).sum(1) / classes)
 

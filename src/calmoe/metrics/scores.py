@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from calmoe.arrays import Array
+from calmoe.arrays import Array, check_bins
 from calmoe.metrics.binned import classwise_gaps, subtract_label, sum_by
 from calmoe.metrics.checks import Rows, check, check_log
 
@@ -60,7 +60,7 @@ def brier_decomposition(
     >>> [round(term, 6) for term in terms]
     [0.18, 0.5, 0.0]
     """
-    rows = check(probs, labels, weights)
+    rows, bins = check(probs, labels, weights), check_bins(bins)
     cell, gap = classwise_gaps(rows, bins)
     cells = gap.shape[1] * bins
     index, share = cell.flatten(), rows.weigh(torch.ones_like(gap)).flatten() / rows.total

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from calmoe.arrays import Array, as_tensor
+from calmoe.arrays import Array, as_tensor, check_bins
 from calmoe.metrics.binned import gap_sums
-from calmoe.metrics.checks import Of, check, check_bins
+from calmoe.metrics.checks import Of, check
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -66,7 +66,8 @@ class CalibrationError(Metric):
 
     def update(self, probs: Array, labels: Array, weights: Array | None = None) -> None:
         """Add these rows; none, or none with weight, add nothing: an error would keep other ranks waiting."""
-        if len(probs) == len(labels) == 0 or (weights is not None and not as_tensor(weights).any()):
+        none = not (as_tensor(probs).numel() or as_tensor(labels).numel())
+        if none or (weights is not None and not as_tensor(weights).any()):
             return
         rows = check(probs, labels, weights)
         gaps = gap_sums(rows, self.bins, self.of)

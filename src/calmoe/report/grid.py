@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -13,6 +12,8 @@ from typing import Literal, NamedTuple
 from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from calmoe.escaping import latex, markdown, spreadsheet, visible
 
 
 class Entry(NamedTuple):
@@ -81,11 +82,11 @@ class Grid:
             return f"| {' | '.join(cells)} |"
 
         table = [
-            line(_markdown(Entry(heading.whole, ("",))) for heading in self.headings),
+            line(markdown(heading.whole) for heading in self.headings),
             line("---:" if numeric else "---" for numeric in self.numeric),
             *(line(map(_markdown, row)) for row in self.rows),
         ]
-        return "\n".join([self.caption, "", *table, ""])
+        return "\n".join([markdown(self.caption), "", *table, ""])
 
     def latex(self) -> str:
         """A table environment; needs booktabs."""
@@ -93,15 +94,15 @@ class Grid:
         def line(cells: Iterable[str]) -> str:
             return " & ".join(cells) + r" \\"
 
-        above = [rf"\multicolumn{{{n}}}{{c}}{{{_escape(group)}}}" for group, n in self.groups]
+        above = [rf"\multicolumn{{{n}}}{{c}}{{{latex(group)}}}" for group, n in self.groups]
         lines = [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_escape(self.caption)}}}",
+            rf"\caption{{{latex(self.caption)}}}",
             rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in self.numeric)}}}",
             r"\toprule",
             *([line(above)] if above else []),
-            line(_escape(heading.title) for heading in self.headings),
+            line(latex(heading.title) for heading in self.headings),
         ]
         for section in self.sections:
             lines += [r"\midrule", *(line(map(_latex, row)) for row in section)]
@@ -109,12 +110,9 @@ class Grid:
 
     def csv(self) -> str:
         """Numbers in full, a mean and its standard error in columns of their own; NaN is empty."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([name for heading in self.headings for name in heading.names])
-        for row in self.rows:
-            writer.writerow(["" if value != value else value for entry in row for value in entry.values])
-        return stream.getvalue()
+        names = [name for heading in self.headings for name in heading.names]
+        rows = ([value for entry in row for value in entry.values] for row in self.rows)
+        return "".join(f"{line}\n" for line in (_csv(names), *map(_csv, rows)))
 
     def html(self) -> str:
         """A table with a body a section; `page.js` sorts its rows by `data-value`, or else by their text."""
@@ -146,20 +144,22 @@ class Grid:
     def rich(self) -> Table:
         """A table for the terminal: `rich.print(grid.rich())`."""
         table = Table(
-            title=Text(self.caption),
+            title=Text(visible(self.caption)),
             box=box.SIMPLE_HEAD,
             show_edge=False,
             pad_edge=False,
             collapse_padding=True,
         )
         for i, (heading, numeric) in enumerate(zip(self.headings, self.numeric, strict=True)):
-            words = " ".join([heading.whole, *(row[i].text for row in self.rows)]).split()
-            width = max(map(len, words))  # a narrow terminal breaks lines between words, never in one
+            words = visible(" ".join([heading.whole, *(row[i].text for row in self.rows)])).split()
+            width = max(
+                map(len, words), default=1
+            )  # a narrow terminal breaks lines between words, never in one
             justify: Literal["left", "right"] = "right" if numeric else "left"
-            table.add_column(Text(heading.whole), justify=justify, min_width=width)
+            table.add_column(Text(visible(heading.whole)), justify=justify, min_width=width)
         for section in self.sections:
             for row in section:
-                table.add_row(*(Text(entry.text, style="bold" if entry.bold else "") for entry in row))
+                table.add_row(*(Text(visible(e.text), style="bold" if e.bold else "") for e in row))
             table.add_section()
         return table
 
@@ -243,33 +243,21 @@ def _script_number(value: float) -> str:
 
 
 def _markdown(entry: Entry) -> str:
-    text = entry.text.replace("|", r"\|")
+    text = markdown(entry.text)
     return f"**{text}**" if entry.bold else text
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    "η": r"$\eta$",
-    "Γ": r"$\Gamma$",
-    "⌈": r"$\lceil$",
-    "⌉": r"$\rceil$",
-    **{symbol: f"${symbol}$" for symbol in "<>|"},
-    **{symbol: f"\\{symbol}" for symbol in "&%$#_{}"},
-}
-
-
-def _escape(text: str) -> str:
-    return re.sub(".", lambda found: _LATEX.get(found[0], found[0]), text)
+def _csv(values: Iterable[str | float]) -> str:
+    """A line without its end; the writer quotes what breaks lines of either kind."""
+    stream = io.StringIO()
+    cells = (spreadsheet(value) if isinstance(value, str) else value for value in values)
+    csv.writer(stream).writerow(["" if cell != cell else cell for cell in cells])
+    return stream.getvalue().removesuffix("\r\n")
 
 
 def _latex(entry: Entry) -> str:
     if not entry.numeric or entry.text == "–":
-        return rf"\textbf{{{_escape(entry.text)}}}" if entry.bold else _escape(entry.text)
+        return rf"\textbf{{{latex(entry.text)}}}" if entry.bold else latex(entry.text)
     text = entry.text.replace("±", r"\pm").replace("−", "-").replace("inf", r"\infty")
     text = text.replace("unknown", r"\mbox{unknown}")
     return rf"$\mathbf{{{text}}}$" if entry.bold else f"${text}$"

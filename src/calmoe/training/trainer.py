@@ -47,6 +47,7 @@ from calmoe.validation import check_shapes
 
 Watch = Callable[[int, dict[str, float]], None]
 OPTIONS = {"mlp": ("hidden",), "encoder": ("weights", "pooling")}  # a backbone's settings; else a ResNet's
+MOST_PARAMETERS = 2_000_000_000
 LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
 
 
@@ -273,16 +274,25 @@ def make_head(settings: ModelSettings, head: str, in_features: int, num_classes:
     return MixtureHead(in_features, num_classes, experts, settings.router_hidden, routing)
 
 
-def check_model(settings: ModelSettings, input_shape: tuple[int, ...], heads: Iterable[str]) -> None:
-    """Build the model once with each of the heads: an InputError says what cannot be built.
+def check_model(
+    settings: ModelSettings, input_shape: tuple[int, ...], heads: Iterable[str], num_classes: int = 2
+) -> None:
+    """Build the model once with each of the heads, without weights: an InputError says what cannot be built.
 
     Only an encoder's files are read for it; `check_weights` compares a ResNet's.
     """
     encoder = settings.backbone == "encoder"
     with torch.random.fork_rng(devices=[]), torch.device("cpu" if encoder else "meta"):
         backbone = make_backbone(settings, input_shape)
-        for head in heads:
-            make_head(settings, head, backbone.out_features, num_classes=2)
+    for head in heads:
+        with torch.device("meta"):
+            model = MixtureClassifier(backbone, make_head(settings, head, backbone.out_features, num_classes))
+        size = sum(parameter.numel() for parameter in model.parameters())
+        if size > MOST_PARAMETERS:
+            raise InputError(
+                f"the model would have {size:,} parameters, at most {MOST_PARAMETERS:,}: "
+                "lower experts, router_hidden or hidden"
+            )
 
 
 def check_together(backbone: str, dataset: str, tokens: bool) -> None:
