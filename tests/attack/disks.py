@@ -11,8 +11,8 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from .figures import Tally
-from .trials import COMMANDS, LONG_AGO, SLOW, TEXT, Library, Trial, portrait
+from attack.figures import Tally
+from attack.trials import COMMANDS, LONG_AGO, SLOW, TEXT, Library, Trial, portrait
 
 GROWS = ("open", "os.mkdir", "fsync")  # the operations that a full disk does not let through
 FAULTS = {"full": errno.ENOSPC, "unwritable": errno.EACCES}
@@ -180,11 +180,12 @@ def planted(library: Library, name: str, where: str, kind: str, own: bool) -> Ta
         before = portrait(path)
         end = trial.run()
         trial.tally.refused += end.is_refusal
-        trial.check_foreign()
-        if not own and portrait(path) != before:
-            trial.fail("foreign", 1, "it was replaced, in a folder that is not calmoe's")
         if own and end.code == 0:
             trial.check_end(end)
+        else:
+            trial.check_foreign()
+        if not own and portrait(path) != before:
+            trial.fail("foreign", 1, "it was replaced, in a folder that is not calmoe's")
         return trial.tally
 
 

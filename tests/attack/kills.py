@@ -11,10 +11,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
-from . import disks
-from .children import KILLED, prepare
-from .figures import Progress, Tally
-from .trials import COMMANDS, SLOW, Library, Trial
+from attack import disks
+from attack.children import KILLED, LATE, prepare
+from attack.figures import Progress, Tally
+from attack.trials import COMMANDS, SLOW, Library, Trial
 
 LARGE = 0.1  # the scale from which on there is time for slow commands
 AT_RANDOM = 30  # runs that are killed at random times, so often each:
@@ -27,11 +27,13 @@ Case = Callable[[], Tally]
 
 def attack(scale: float, seed: int, progress: Progress) -> list[Tally]:
     """Every case at scale 1, and a seeded sample below; a tally for each kind of attack and command."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     names = [name for name in COMMANDS if scale >= LARGE or name not in SLOW]
     context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["calmoe.cli", "calmoe.experiments.reporting", *LATE])
     with (
-        tempfile.TemporaryDirectory(prefix="calmoe-attack-") as folder,
+        tempfile.TemporaryDirectory(prefix="calmoe-kills-") as folder,
         ProcessPoolExecutor(2, context, prepare) as pool,
     ):
         library = Library(Path(folder))

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from .children import KILLED, Act, Child, End
-from .figures import Tally
+from attack.children import KILLED, Act, Child, End
+from attack.figures import Tally
 
 SETTINGS = "--set epochs=2 --set warmup=1 --set hidden=[8] --set router_hidden=4 --set batch=128"
 FEW = f"--seeds 42 {SETTINGS}"
