@@ -14,8 +14,22 @@ from typing import Any
 from attack.damage import NUMBERS, damaged, damaged_value, written
 
 DTYPES = {
-    **{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1},
-    **{"U16": 2, "U32": 4, "U64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "C64": 8},
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+    "U16": 2,
+    "U32": 4,
+    "U64": 8,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "C64": 8,
 }
 NAMES = (
     *("probs", "log_probs", "routing", "log_routing", "expert_probs", "expert_log_probs", "label", "labels"),
@@ -62,7 +76,9 @@ def _doubled(header: dict[str, Any], random: Random) -> bytes:
     """A name twice."""
     text, name = json.dumps(header), random.choice(list(header))
     entry = damaged_value(header[name], random)
-    return text.replace("{", "{" + written({name: entry}, random).decode("latin-1")[1:-1] + ", ", 1).encode("latin-1", "replace")
+    return text.replace("{", "{" + written({name: entry}, random).decode("latin-1")[1:-1] + ", ", 1).encode(
+        "latin-1", "replace"
+    )
 
 
 def _damage_tensor(parts: dict[str, list[Any]], random: Random) -> None:
@@ -126,7 +142,23 @@ def _together(parts: dict[str, list[Any]], metadata: Any) -> bytes:
 # --- zip and npy
 
 DESCRIPTIONS = (
-    *("<f8", "<f4", "<f2", ">f8", "<i8", "<i4", "|i1", "|u1", "<u8", "|b1", "<c16", "<c8", "|O", "|S4", "<U2"),
+    *(
+        "<f8",
+        "<f4",
+        "<f2",
+        ">f8",
+        "<i8",
+        "<i4",
+        "|i1",
+        "|u1",
+        "<u8",
+        "|b1",
+        "<c16",
+        "<c8",
+        "|O",
+        "|S4",
+        "<U2",
+    ),
     *("<M8[s]", "<m8[s]", "|V8", "<f16", "f8,i4", "(2,)f8", "", "x"),
 )
 
@@ -215,5 +247,7 @@ def damaged_parquet(data: bytes, random: Random, other: bytes = b"") -> bytes:
     body, footer = data[: -8 - length], data[-8 - length : -8]
     if random.random() < 0.2:
         return data[:-8] + random.choice((b"\xff" * 4, b"\0" * 4, b"\xff\xff\xff\x7f", b"\1\0\0\0")) + b"PAR1"
-    footer = damaged(footer, random, tokens=(b"\x15", b"\x18", b"\xff\xff\xff\xff\x0f", b"\x19\xfc", *NUMBERS[:4]))
+    footer = damaged(
+        footer, random, tokens=(b"\x15", b"\x18", b"\xff\xff\xff\xff\x0f", b"\x19\xfc", *NUMBERS[:4])
+    )
     return body + footer + struct.pack("<I", len(footer)) + b"PAR1"

@@ -18,7 +18,14 @@ NUMBERS = (
     "１".encode(),
 )
 BYTES = (0, 1, 9, 10, 13, 32, 34, 39, 44, 45, 92, 127, 128, 254, 255)
-WORDS = (b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"\0\0\0\x80", (1 << 40).to_bytes(8, "little"), b"\1" * 4)
+WORDS = (
+    b"\0" * 8,
+    b"\xff" * 8,
+    b"\xff\xff\xff\x7f",
+    b"\0\0\0\x80",
+    (1 << 40).to_bytes(8, "little"),
+    b"\1" * 4,
+)
 TOKENS = (
     *(b"\0", b"\xef\xbb\xbf", b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b'"', b"'", b"\\", b",", b"\n"),
     *(b"\r", b"\r\n", b"\x1b[31m", b"\x1b]0;x\x07", b"../../escaped", b"/etc/passwd", b"=cmd|' /C calc'!A0"),
@@ -109,7 +116,7 @@ VALUES: Sequence[Any] = (
 
 
 def damaged_value(value: Any, random: Random) -> Any:
-    """A copy of a JSON value in which one to three places are hostile: of another type, size, name or depth."""
+    """A copy of a JSON value, hostile in one to three places: of another type, size, name or depth."""
     value = json.loads(json.dumps(value))
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         value = _replace(value, random)

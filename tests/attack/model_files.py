@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from calmoe.backbones.weights import fitting_weights
 from calmoe.calibration import PerExpertTemperature, ShiftedTemperature, Temperature
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput, combine
-from calmoe.pretrained import load_tokenizer
+from calmoe.pretrained import load_tokenizer, transformers
 from calmoe.recalibration import RoutingRecalibration
 
 LARGEST = 1.7e308
@@ -236,6 +237,10 @@ def attempt_torch_weights(random: Random, seeds: dict[str, bytes], folder: Path)
     for name, tensor in loaded.items():
         if not tensor.double().isfinite().all():
             raise Wrong(f"infinite weights: {name}")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            if (damaged_member := file.testzip()) is not None:
+                raise Wrong(f"loaded though its checksum is another: {damaged_member}")
 
 
 # --- text encoders
@@ -250,7 +255,8 @@ AUTO_MAP = {
 def _encoder(folder: Path) -> dict[str, bytes]:
     from encoders import save_encoder
 
-    return _files(save_encoder(folder))
+    with transformers():  # silently
+        return _files(save_encoder(folder))
 
 
 def attempt_encoder(random: Random, seeds: dict[str, bytes], folder: Path) -> None:
@@ -272,7 +278,9 @@ def attempt_encoder(random: Random, seeds: dict[str, bytes], folder: Path) -> No
         tokenizer = load_tokenizer(folder)
         encoder = Encoder(folder)
         ids = tokenizer(["you are a kind person ."], truncation=True, max_length=8)["input_ids"]
-    _check_weights(_as_stored(encoder.model.state_dict(), files["model.safetensors"]), folder / "model.safetensors")
+    _check_weights(
+        _as_stored(encoder.model.state_dict(), files["model.safetensors"]), folder / "model.safetensors"
+    )
     with torch.no_grad():
         features = encoder.eval()(torch.tensor(ids, dtype=torch.int32))
     if not features.isfinite().all():
@@ -297,7 +305,7 @@ TARGETS = [
     Target("heads", 6000, _heads, attempt_head),
     Target("weights-safetensors", 3000, _weights, attempt_safetensors_weights),
     Target("weights-pth", 3000, _weights, attempt_torch_weights),
-    Target("encoders", 400, _encoder, attempt_encoder),
+    Target("encoders", 300, _encoder, attempt_encoder),
 ]
 
 

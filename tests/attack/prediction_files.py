@@ -26,8 +26,38 @@ CSV_NAMES = (
     *(f"prob_{'9' * 31}", f"prob_{'7' * 5000}", "expert_99999_prob_99999", "\x1b[31mx", "a\nb", 'a"b'),
 )
 CSV_CELLS = (
-    *("", " ", '"', '""', '"x', 'x"', '"a,b"', '"a\nb"', '"a""b"', "1_0", "0.9_0", "0x1p3", "1+0j", "nan", "inf"),
-    *("-0", "1e999", "007", "true", "TRUE", "é", "\0", "a\0", "\ufeff", "\x1b[31m", "9" * 31, "7" * 5000, "١"),
+    *(
+        "",
+        " ",
+        '"',
+        '""',
+        '"x',
+        'x"',
+        '"a,b"',
+        '"a\nb"',
+        '"a""b"',
+        "1_0",
+        "0.9_0",
+        "0x1p3",
+        "1+0j",
+        "nan",
+        "inf",
+    ),
+    *(
+        "-0",
+        "1e999",
+        "007",
+        "true",
+        "TRUE",
+        "é",
+        "\0",
+        "a\0",
+        "\ufeff",
+        "\x1b[31m",
+        "9" * 31,
+        "7" * 5000,
+        "١",
+    ),
     *("0,9", "1;2", "0.5\t", "None", "N/A", "null", "-1", "2.0", "2.5", "1e0", "+1", "%", "\u2028", "\x85"),
 )
 
@@ -40,7 +70,11 @@ def arrays(mixture: bool) -> dict[str, np.ndarray]:
     named = {"probs": np.einsum("nk,nkc->nc", routing, experts), "labels": np.arange(ROWS) % CLASSES}
     if mixture:
         named |= {"routing": routing.astype(np.float32), "expert_probs": experts}
-    return named | {"hard": np.arange(ROWS) % 2 == 0, "year": np.arange(ROWS), "score": generator.random(ROWS)}
+    return named | {
+        "hard": np.arange(ROWS) % 2 == 0,
+        "year": np.arange(ROWS),
+        "score": generator.random(ROWS),
+    }
 
 
 def columns(mixture: bool) -> dict[str, Any]:
@@ -74,9 +108,8 @@ def foreign_safetensors(folder: Path) -> list[bytes]:
 
 
 def npz(folder: Path) -> list[bytes]:
-    return [_npz(arrays(False), np.savez), _npz(arrays(True) | {"domain": columns(True)["domain"]}, np.savez)] + [
-        _npz(arrays(True), np.savez_compressed)
-    ]
+    with_text = arrays(True) | {"domain": columns(True)["domain"]}
+    return [_npz(arrays(False), np.savez), _npz(with_text, np.savez), _npz(with_text, np.savez_compressed)]
 
 
 def _npz(named: dict[str, np.ndarray], save: Any) -> bytes:
@@ -182,7 +215,12 @@ def attempt(suffix: str, damage: Any, random: Random, seeds: list[bytes], folder
 
 TARGETS = [
     Target("safetensors", 16_000, calmoe_safetensors, partial(attempt, ".safetensors", damaged_safetensors)),
-    Target("foreign-safetensors", 10_000, foreign_safetensors, partial(attempt, ".safetensors", damaged_safetensors)),
+    Target(
+        "foreign-safetensors",
+        10_000,
+        foreign_safetensors,
+        partial(attempt, ".safetensors", damaged_safetensors),
+    ),
     Target("npz", 14_000, npz, partial(attempt, ".npz", damaged_zip)),
     Target("csv", 24_000, csv_files, partial(attempt, ".csv", damaged_csv)),
     Target("parquet", 12_000, parquet, partial(attempt, ".parquet", retyped_parquet)),

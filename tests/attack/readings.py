@@ -1,4 +1,4 @@
-"""Strict readings of prediction files, by other means than calmoe's: what a file says, or that it is malformed.
+"""Strict readings of prediction files, by other means than calmoe's: what one says, or that it is malformed.
 
 They are slow and simple on purpose: Python's csv in strict mode, struct and json for safetensors, zipfile for
 npz, pyarrow's own lists for parquet.
@@ -30,10 +30,22 @@ COLUMN = re.compile(
     re.ASCII,
 )
 TYPES = {
-    **{"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16},
-    **{"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8},
-    **{"U16": torch.uint16, "U32": torch.uint32, "U64": torch.uint64, "BOOL": torch.bool},
-    **{"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64},
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "U16": torch.uint16,
+    "U32": torch.uint32,
+    "U64": torch.uint64,
+    "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "C64": torch.complex64,
 }
 
 
@@ -147,7 +159,9 @@ def _read_parquet(data: bytes) -> Reading:
 
     try:
         table = pyarrow.parquet.read_table(io.BytesIO(data))
-        columns = _once(zip(table.column_names, (column.to_pylist() for column in table.columns), strict=True))
+        columns = _once(
+            zip(table.column_names, (column.to_pylist() for column in table.columns), strict=True)
+        )
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise Malformed(str(error)) from None
     return _from_columns(columns, _plain_number)

@@ -1,8 +1,8 @@
 """Cases in forked workers: a case that hangs, crashes or eats memory is counted, and the next one runs.
 
-A case is a function of (seed, attack, number) alone, so that any of them can be run again. What it raises says
-how it ended: nothing, the file was loaded; InputError, it was refused; Wrong and Foreign, see below; anything
-else is a traceback.
+A case is a function of (seed, attack, number) alone, so that any of them can be run again. What it raises
+says how it ended: nothing, the file was loaded; InputError, it was refused; Wrong, Foreign and Lost, see
+below; anything else is a traceback.
 """
 
 import builtins
@@ -100,8 +100,8 @@ def attack(targets: Sequence[Target], scale: float, seed: int, progress: Progres
 
 
 def number_of_cases(target: Target, scale: float) -> int:
-    """At least one."""
-    return max(1, round(target.cases * scale))
+    """At least ten: a seed is made for them anyway."""
+    return max(10, round(target.cases * scale))
 
 
 def replay(target: Target, seed: int, number: int, folder: Path) -> None:
