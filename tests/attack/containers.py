@@ -6,6 +6,7 @@ the reader behind the container's own library is hostile too.
 
 import io
 import json
+import re
 import struct
 import zipfile
 from random import Random
@@ -165,10 +166,10 @@ DESCRIPTIONS = (
 
 def damaged_npy(data: bytes, random: Random) -> bytes:
     """Of a sound .npy file: its header, which is a Python literal, or anything."""
-    if random.random() < 0.4 or not data.startswith(b"\x93NUMPY\x01"):
-        return damaged(data, random)
     length = int.from_bytes(data[8:10], "little")
     header, content = data[10 : 10 + length].decode("latin-1"), data[10 + length :]
+    if random.random() < 0.4 or not re.match(r"{'descr': '.*', 'fortran_order': .*\(.*\)", header):
+        return damaged(data, random)  # or it is damaged already
     fate = random.random()
     if fate < 0.35:
         start, end = header.index(": '") + 3, header.index("', ")

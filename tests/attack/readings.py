@@ -281,12 +281,10 @@ def _read_npz(data: bytes) -> Reading:
     arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
-            members = _once((entry.filename, entry) for entry in file.infolist())
+            members = _once((entry.filename.removesuffix(".npy"), entry) for entry in file.infolist())
             for name, entry in members.items():
-                if not name.endswith(".npy"):
-                    raise Malformed(f"{name[:40]!a} is no array")
                 stream = io.BytesIO(file.read(entry))
-                arrays[name.removesuffix(".npy")] = np.lib.format.read_array(stream, allow_pickle=False)
+                arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
                 if stream.read(1):
                     raise Malformed(f"bytes after the array {name[:40]!a}")
     except Malformed:
