@@ -14,7 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from attack.figures import Tally, table
 
-ATTACKS = ("prediction_files", "model_files", "data_files", "run_folders", "options", "bombs", "kills")
+ATTACKS = (
+    "prediction_files",
+    "calibrator_files",
+    "model_files",
+    "data_files",
+    "run_folders",
+    "options",
+    "bombs",
+    "kills",
+)
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # workers are forked: no threads before that, and one core each
     "OPENBLAS_NUM_THREADS": "1",

@@ -23,102 +23,27 @@ from calmoe.experiments.plan import make_plan
 from calmoe.experiments.spec import from_table, load_preset
 
 PRESETS = ("digits", "cifar10h", "pacs", "civilcomments")
-SETTINGS = (
-    *("epochs", "warmup", "batch", "learning_rate", "weight_decay", "eta", "gamma", "regret", "disagreement"),
-    *("backbone", "hidden", "stem", "stages", "variant", "experts", "router_hidden", "routing", "weights"),
-    *("pooling", "precision", "filter_fraction", "filter_variant", "forget_moments", "protocol", "target"),
-    *(
-        "keep_weights",
-        "methods",
-        "seeds",
-        "model.experts",
-        "training.epochs",
-        "model",
-        "training",
-        "",
-        "x",
-        "é",
-    ),
-)
+SETTINGS = """
+epochs warmup batch learning_rate weight_decay eta gamma regret disagreement backbone hidden stem stages
+variant experts router_hidden routing weights pooling precision filter_fraction filter_variant forget_moments
+protocol target keep_weights methods seeds model.experts training.epochs model training x é ,
+"""
+WORDS = """
+0 -1 1 2 3 10 0.5 1.5 -0.0 1e300 1e999 nan inf -inf 1_0 0x10 0b1 01 ١ 1e 99999999999999999999 1000000000
+true false True null None [] [1,2] [4] [[1]] {a=1} "x" 'x' "" 1979-05-27 a=b --help -x
+soft hard top1 top2 top99999999999999999999 mlp resnet18 encoder cifar v1 bfloat16 top cpu
+vanilla robust vanilla,robust vanilla, , mocae,mocae VANILLA published corrected sketch
+100000 42 42-46 46-42 0-999 0-1000 1-9999999999 4294967295 4294967296 1,2,3, 1-2-3
+../../escaped /etc/passwd /dev/zero . .. ~ hf: hf:a/b hf:../.. no/such/model =cmd <b>
+"""
 TOKENS = (
-    *("", " ", "0", "-1", "1", "2", "3", "10", "0.5", "1.5", "-0.0", "1e300", "1e999", "nan", "inf", "-inf"),
-    *("1_0", "0x10", "0b1", "01", "١", "1e", "99999999999999999999", "1000000000", "100000", "9" * 5000),
-    *("true", "false", "True", "null", "None", "[]", "[1, 2]", "[4]", "[[1]]", "{a = 1}", '"x"', "'x'", '""'),
-    *("1979-05-27", "1 # x", "1\nx = 2", "[" * 500, "a=b", "--help", "-x", "soft", "hard", "top2", "top1"),
-    *("top99999999999999999999", "top" + "9" * 5000, "mlp", "resnet18", "encoder", "cifar", "v1", "bfloat16"),
-    *(
-        "vanilla",
-        "robust",
-        "vanilla,robust",
-        "vanilla,",
-        ",",
-        "mocae,mocae",
-        "VANILLA",
-        "42",
-        "42-46",
-        "46-42",
-    ),
-    *(
-        "0-999",
-        "0-1000",
-        "1-9999999999",
-        "4294967295",
-        "4294967296",
-        "1,2,3,",
-        "1-2-3",
-        " 7 - 8 ",
-        "published",
-    ),
-    *(
-        "corrected",
-        "sketch",
-        "../../escaped",
-        "/etc/passwd",
-        "/dev/zero",
-        ".",
-        "..",
-        "~",
-        "\x1b[31mred",
-        "a\nb",
-    ),
-    *(
-        "caf\udce9",
-        "\u202e",
-        "=cmd",
-        "<b>",
-        "x" * 5000,
-        "hf:",
-        "hf:a/b",
-        "hf:../..",
-        "no/such/model",
-        "top",
-        "cpu",
-    ),
+    *WORDS.split(),
+    *("", " ", " 7 - 8 ", "1 # x", "1\nx = 2", "a\nb", "\x1b[31mred", "caf\udce9", "\u202e"),
+    *("[" * 500, "9" * 5000, "x" * 5000, "top" + "9" * 5000),
 )
-PLACES = (
-    "new",
-    "own",
-    "",
-    ".",
-    "own/mine.png",
-    "new/deep/er",
-    "caf\udce9",
-    "x" * 300,
-    "/dev/null",
-    "own/../new",
-    "\n",
-)
-ODD_FILES = (
-    "",
-    ".",
-    "own",
-    "own/mine.png",
-    "none.csv",
-    "/dev/zero",
-    "/dev/null",
-    "small.txt",
-    "caf\udce9.npz",
-)
+ODD = ("", ".", "own", "own/mine.png", "/dev/null", "caf\udce9")
+PLACES = (*ODD, "new", "new", "new/deep/er", "own/../new", "\n", "x" * 300)
+ODD_FILES = (*ODD, "none.csv", "/dev/zero", "small.txt")
 
 # --- tables
 
@@ -172,7 +97,7 @@ def _settings(random: Random) -> list[str]:
     count = random.choice((0, 1, 1, 1, 2, 3))
     return [
         *SMALL,
-        *(f"--set={random.choice(SETTINGS)}={_token(random, '1')}" for _ in range(count)),
+        *(f"--set={random.choice(SETTINGS.split())}={_token(random, '1')}" for _ in range(count)),
         *([f"--set={random.choice(TOKENS)}"] if random.random() < 0.05 else []),
     ]
 

@@ -28,9 +28,10 @@ from random import Random
 from typing import Any
 
 from attack.figures import MEMORY_LIMIT, SHOWN, Progress, Tally
+from attack.memory import limit_data, peak, start_measuring, starved
 from calmoe.errors import InputError
 
-LONGEST = 10.0  # seconds of a case
+LONGEST = 10.0  # seconds of a case, not counting those in which other processes had the core
 BATCH = 50
 WORKERS = 2
 MOST_DATA = 2 << 30  # bytes beyond the baseline, after which malloc fails
@@ -83,7 +84,16 @@ class Worker:
     process: Any
     pipe: Connection
     waiting: deque[int] = field(default_factory=deque)
-    since: float = 0.0
+    since: float = 0.0  # on its own clock
+
+    @property
+    def clock(self) -> float:
+        """Seconds, without those in which it waited for a core: a busy machine makes nothing hang."""
+        try:
+            queued = float(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError):  # it has ended, or the kernel does not tell
+            queued = 0.0
+        return time.monotonic() - queued
 
 
 def attack(targets: Sequence[Target], scale: float, seed: int, progress: Progress) -> list[Tally]:
@@ -125,6 +135,8 @@ def forbid() -> None:
 def _attack(target: Target, cases: int, seed: int, progress: Callable[[int, int], None]) -> Tally:
     tally, began = Tally(target.name), time.monotonic()
     places: dict[str, list[Any]] = {}  # by place: how many, and the first one's line
+    for kept in KEPT.glob(f"{target.name}-{seed}-*"):
+        shutil.rmtree(kept, ignore_errors=True)
     with _scratch() as scratch:
         seeds = target.prepare(_fresh(scratch / "seeds"))
         left = deque(range(cases))
@@ -170,7 +182,7 @@ def _give(worker: Worker, left: deque[int]) -> None:
     batch = [left.popleft() for _ in range(min(BATCH, len(left)))]
     if batch:
         worker.waiting.extend(batch)
-        worker.since = time.monotonic()
+        worker.since = worker.clock
         worker.pipe.send(batch)
 
 
@@ -181,13 +193,13 @@ def _listen(worker: Worker) -> list[Ending]:
         while worker.waiting and worker.pipe.poll():
             endings.append(worker.pipe.recv())
             worker.waiting.popleft()
-            worker.since = time.monotonic()
+            worker.since = worker.clock
     except (EOFError, OSError):
         worker.process.join()
         code = worker.process.exitcode
         endings.append(Ending(worker.waiting.popleft(), "crashes", f"the process died ({code})"))
         return endings
-    if worker.waiting and time.monotonic() - worker.since > LONGEST:
+    if worker.waiting and worker.clock - worker.since > LONGEST:
         worker.process.kill()
         worker.process.join()
         endings.append(Ending(worker.waiting.popleft(), "hangs", f"no end after {LONGEST:.0f} s"))
@@ -208,22 +220,22 @@ def _work(pipe: Connection, other: Connection, target: Target, seeds: Any, seed:
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     forbid()
-    _limit_data(MOST_DATA)
+    limit_data(MOST_DATA)
     while (batch := pipe.recv()) is not None:
         for number in batch:
             pipe.send(_run(target, seeds, seed, number, _fresh(folder)))
 
 
 def _run(target: Target, seeds: Any, seed: int, number: int, folder: Path) -> Ending:
-    before = _start_measuring()
+    before = start_measuring()
     try:
         _attempt(target, seeds, seed, number, folder)
         ending = Ending(number, "loaded")
     except BaseException as error:
         ending = _ending(number, error)
-        if _starved(error):
+        if starved(error):
             ending = _with_more_memory(target, seeds, seed, number, folder)
-    ending.memory_mb = max(ending.memory_mb, _peak() - before)
+    ending.memory_mb = max(ending.memory_mb, peak() - before)
     if ending.kind not in ("loaded", "refused") or ending.memory_mb >= MEMORY_LIMIT:
         _keep(folder, f"{target.name}-{seed}-{number}")
     return ending
@@ -245,28 +257,19 @@ def _ending(number: int, error: BaseException) -> Ending:
     return Ending(number, "tracebacks", f"{detail} in {where}", f"{name} {where}")
 
 
-def _starved(error: BaseException | None) -> bool:
-    """Whether memory ran out at its root, whatever became of it."""
-    while error is not None:
-        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def _with_more_memory(target: Target, seeds: Any, seed: int, number: int, folder: Path) -> Ending:
     """The case again in a fork that may have as much as it asks for: what does it really take?"""
     ours, theirs = FORK.Pipe()
 
     def work() -> None:
-        _limit_data(resource.RLIM_INFINITY)
-        before = _start_measuring()
+        limit_data(resource.RLIM_INFINITY)
+        before = start_measuring()
         try:
             _attempt(target, seeds, seed, number, _fresh(folder))
             ending = Ending(number, "loaded")
         except BaseException as error:
             ending = _ending(number, error)
-        ending.memory_mb = _peak() - before
+        ending.memory_mb = peak() - before
         theirs.send(ending)
 
     process = FORK.Process(target=work)
@@ -278,28 +281,6 @@ def _with_more_memory(target: Target, seeds: Any, seed: int, number: int, folder
         return Ending(number, "tracebacks", "the process died for want of memory")
     finally:
         process.join()
-
-
-def _limit_data(most: int) -> None:
-    """Let malloc fail beyond `most` bytes more than now; the hard limit stays, so that it can be raised."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    used = int(_status("VmData")) * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (hard if most == hard else used + most, hard))
-
-
-def _start_measuring() -> float:
-    """Forget the peak of the process's memory, and say what it has now, in MB."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return _peak()
-
-
-def _peak() -> float:
-    return _status("VmHWM") / 1000
-
-
-def _status(name: str) -> float:
-    with open("/proc/self/status") as stream:
-        return next(float(line.split()[1]) for line in stream if line.startswith(name))
 
 
 def _keep(folder: Path, name: str) -> None:

@@ -1,5 +1,6 @@
 """The standing attack in small, and the attack itself: it sees what gets through, and nothing else."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,11 +8,13 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 
-from attack import running
+from attack import calibrator_files, data_files, model_files, running
+from attack.__main__ import ATTACKS
 from attack.damage import damaged, damaged_json
 from attack.figures import Tally, table
 from attack.prediction_files import TARGETS, calmoe_safetensors, csv_files, foreign_safetensors, npz, parquet
@@ -25,10 +28,10 @@ TESTS = Path(__file__).parents[1]
 
 
 def test_nothing_gets_through():
+    """Bombs and kills have tests of their own: they take longer."""
     paths = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-m", "attack", "--scale", "0.002"]
-    for name in ("prediction_files", "model_files", "data_files", "run_folders", "options"):
-        command += ["--only", name]
+    chosen = [f"--only={name}" for name in ATTACKS if name not in ("bombs", "kills")]
+    command = [sys.executable, "-m", "attack", "--scale=0.01", *chosen]
     ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
@@ -76,6 +79,37 @@ def test_readings_tell_another_file(whole, other, tmp_path):
     path.write_bytes(other)
     with pytest.raises(Wrong):
         check_predictions(predictions, path)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [*calibrator_files.TARGETS, *model_files.TARGETS, *data_files.TARGETS],
+    ids=lambda target: target.name,
+)
+def test_whole_seeds_load(target, tmp_path, monkeypatch):
+    """Without damage every attempt loads: what is refused later is refused for its damage."""
+    monkeypatch.chdir(tmp_path)
+    for module in (calibrator_files, data_files, model_files):
+        for name in [name for name in vars(module) if name.startswith("damaged")]:
+            monkeypatch.setattr(module, name, _whole_json if name == "damaged_json" else _whole)
+    (tmp_path / "seeds").mkdir()
+    (tmp_path / "case").mkdir()
+    target.attempt(Mild(0), target.prepare(tmp_path / "seeds"), tmp_path / "case")
+
+
+class Mild(Random):
+    """Draws no hostile case where it is asked for a share."""
+
+    def random(self):
+        return 0.999
+
+
+def _whole(data, *_, **__):
+    return data
+
+
+def _whole_json(value, *_):
+    return json.dumps(value).encode()
 
 
 # --- the workers count what happens
@@ -153,8 +187,6 @@ def test_cases_depend_on_seed_and_number_alone(tmp_path):
 
 
 def test_damage_is_damage():
-    from random import Random
-
     whole = b'{"temperature": 1.5, "status": "optimum"}'
     changed = {damaged(whole, Random(seed)) for seed in range(200)}
     assert len(changed) > 150
