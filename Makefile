@@ -1,11 +1,12 @@
 # `make run`: the default experiment, up to runs/digits/report/report.html.
 # `make test`: lint, types, import contract, tests.
+# `make attack`: hostile files, folders and options, and one table of what got through: nothing.
 # `make bench`: speed, as ratios against named rivals.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test bench clean
+.PHONY: run test attack bench clean
 
 run: $(READY)
 	$(BIN)/calmoe run digits
@@ -17,6 +18,9 @@ test: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope  # each worker has one core
+
+attack: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m attack $(ATTACK)  # such as ATTACK='--only csv --scale 0.1'
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

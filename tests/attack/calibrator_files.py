@@ -1,0 +1,134 @@
+"""Attack: fitted calibrators."""
+
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attack.damage import damaged, damaged_json
+from attack.figures import Progress, Tally
+from attack.running import Target, Wrong
+from attack.running import attack as run_attack
+from attack.watching import unchanged
+from calmoe.calibration import PerExpertTemperature, ShiftedTemperature, Temperature
+from calmoe.errors import InputError
+from calmoe.mixture import MixtureOutput, combine
+from calmoe.recalibration import RoutingRecalibration
+
+LARGEST = 1.7e308
+
+
+def rows(count: int = 400) -> tuple[MixtureOutput, Tensor]:
+    """What two experts say of three classes, and labels."""
+    generator = torch.Generator().manual_seed(0)
+    experts = torch.randn(count, 2, 3, generator=generator, dtype=torch.float64).mul(2).log_softmax(2)
+    routing = torch.randn(count, 2, generator=generator, dtype=torch.float64).log_softmax(1)
+    output = combine(routing, experts)
+    return output, torch.multinomial(output.probs, 1, generator=generator).squeeze(1)
+
+
+def _calibrators(folder: Path) -> dict[str, Any]:
+    """By kind: what `save` writes."""
+    output, labels = rows()
+    repair = RoutingRecalibration(bins=3, rounds=20).fit(output, labels)
+    repair.coefficients_ = np.linspace(-1, 1, repair.coefficients_.size).reshape(repair.coefficients_.shape)
+    repair.status_, repair.rounds_, repair.gain_, repair.gain_error_ = "repaired", 20, 0.01, 0.001
+    fitted = {
+        "Temperature": Temperature().fit(output.log_probs, labels),
+        "ShiftedTemperature": ShiftedTemperature().fit(output.log_probs, labels, torch.ones(len(labels))),
+        "PerExpertTemperature": PerExpertTemperature().fit(output, labels),
+        "RoutingRecalibration": repair,
+    }
+    for name, calibrator in fitted.items():
+        calibrator.save(folder / f"{name}.json")
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in fitted}
+
+
+def attempt_calibrator(
+    kind: Any, fields: dict[str, Callable[[Any], Any]], random: Random, seeds: Any, folder: Path
+) -> None:
+    """Fitted values are the file's, of the right types, and transform gives probabilities."""
+    path, saved = folder / "calibrator.json", seeds[kind.__name__]
+    whole = json.dumps(saved, indent=2).encode()
+    path.write_bytes(damaged_json(saved, random) if random.random() < 0.7 else damaged(whole, random))
+    with unchanged(folder):
+        calibrator = kind.load(path)
+    given = json.loads(path.read_bytes())
+    for field, loaded in fields.items():
+        if not _same(loaded(calibrator), given[field]):
+            raise Wrong(f"{field} is not the file's: {loaded(calibrator)!a}, not {given[field]!a}"[:300])
+        if ("status" in field or field == "message") and not _words(given[field]):
+            raise Wrong(f"{field} is no text: {given[field]!a}"[:300])
+    output, _ = rows(5)
+    try:
+        result = calibrator.transform(output.log_probs if issubclass(kind, Temperature) else output)
+    except InputError:
+        return  # fitted on another number of experts
+    probs = (result if isinstance(result, Tensor) else result.log_probs).exp().sum(1)
+    if not torch.allclose(probs, torch.ones_like(probs), atol=1e-3):
+        raise Wrong(f"transform gives no probabilities: they sum to {probs.tolist()}")
+
+
+def _same(loaded: Any, given: Any) -> bool:
+    if isinstance(given, list):
+        return isinstance(loaded, list) and len(given) == len(loaded) and all(map(_same, loaded, given))
+    if isinstance(given, bool | str) or isinstance(loaded, bool | str):
+        return type(given) is type(loaded) and given == loaded
+    if given is None:  # no gain
+        return isinstance(loaded, list) and all(math.isnan(value) for value in loaded)
+    return isinstance(given, int | float) and abs(given) <= LARGEST and float(given) == float(loaded)
+
+
+def _words(value: Any) -> bool:
+    return all(isinstance(word, str) for word in (value if isinstance(value, list) else [value]))
+
+
+ONE = {
+    "solver": lambda c: c.solver,
+    "temperature": lambda c: c.temperature_,
+    "status": lambda c: c.status_,
+}
+EACH = {
+    "weighted": lambda c: c.weighted,
+    "clamp": lambda c: list(c.clamp),
+    "solver": lambda c: c.solver,
+    "temperatures": lambda c: c.temperatures_,
+    "statuses": lambda c: c.statuses_,
+}
+ROUTING = {
+    "bins": lambda c: c.bins,
+    "rate": lambda c: c.rate,
+    "rounds": lambda c: c.rounds,
+    "seed": lambda c: c.seed,
+    "temperature": lambda c: c.temperature_.temperature_,
+    "temperature_status": lambda c: c.temperature_.status_,
+    "coefficients": lambda c: c.coefficients_.tolist(),
+    "steps": lambda c: c.rounds_,
+    "status": lambda c: c.status_,
+    "message": lambda c: c.message_,
+    "gain": lambda c: [c.gain_, c.gain_error_],
+}
+
+
+def _calibrator_target(kind: Any, fields: dict[str, Any], cases: int) -> Target:
+    return Target(kind.__name__, cases, _calibrators, partial(attempt_calibrator, kind, fields))
+
+
+TARGETS = [
+    _calibrator_target(Temperature, ONE, 2000),
+    _calibrator_target(ShiftedTemperature, ONE, 1000),
+    _calibrator_target(PerExpertTemperature, EACH, 3000),
+    _calibrator_target(RoutingRecalibration, ROUTING, 4000),
+]
+
+
+def attack(scale: float, seed: int, progress: Progress) -> list[Tally]:
+    """Every kind of them."""
+    return run_attack(TARGETS, scale, seed, progress)
