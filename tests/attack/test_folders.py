@@ -339,7 +339,8 @@ def test_a_report_over_an_older_one_keeps_what_is_foreign(finished, undrawn, tmp
         assert tree(to).keys() == ours | {*foreign}
         assert all((to / name).read_text() == "mine" for name in foreign)
         (to / ".calmoe.json").unlink()
-    (to / "sources.json").unlink()
+    for name in ("sources.json", "curves.json"):
+        (to / name).unlink()
     before = tree(to)
     refused("report", finished, "--to", to)
     assert tree(to) == before

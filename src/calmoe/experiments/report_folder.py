@@ -25,18 +25,23 @@ FILES = re.compile(
 )
 
 
+KEYS = {"sources.json": {"spec", "fingerprint"}, "curves.json": {"dataset", "protocol", "seed", "method"}}
+
+
 def _unmarked(folder: Path) -> set[str]:
-    """The files of a report by a calmoe that left no marks; none where sources.json is not its own."""
-    try:
-        records = read_document(folder / "sources.json")
-    except (OSError, InputError):
-        return set()
-    own = isinstance(records, list) and any(
-        isinstance(record, dict) and record.keys() >= {"spec", "fingerprint"} for record in records
-    )
+    """The files of a report by a calmoe that left no marks; none where nothing is surely its own."""
+    own = any(_is_own(folder / name, keys) for name, keys in KEYS.items())
     paths = (path for place in (".", "tables", "figures") for path in (folder / place).glob("*"))
     names = (path.relative_to(folder).as_posix() for path in paths if path.is_file())
     return {name for name in names if own and FILES.fullmatch(name)}
+
+
+def _is_own(path: Path, keys: set[str]) -> bool:
+    try:
+        entries = read_document(path)
+    except (OSError, InputError):
+        return False
+    return isinstance(entries, list) and any(isinstance(e, dict) and e.keys() >= keys for e in entries)
 
 
 REPORT = Kind("report", "--to", _unmarked)
