@@ -31,7 +31,7 @@ def refused(path, **arguments):
         with pytest.raises(InputError) as error:
             Predictions.load(path, **arguments)
         assert tracemalloc.get_traced_memory()[1] < MEMORY
-        assert pa.default_memory_pool().max_memory() < MEMORY
+        assert pa.default_memory_pool().max_memory() < 2 * MEMORY  # writing takes some, too
     finally:
         tracemalloc.stop()
     message = str(error.value)
@@ -220,6 +220,10 @@ def bomb(kind, folder):
     elif kind == "parquet text":
         site = pa.DictionaryArray.from_arrays(np.zeros(10**5, np.int32), pa.array(["a" * 10**6]))
         pq.write_table(pa.table({"prob_0": np.ones(10**5), "site": site}), path)
+    elif kind == "parquet pages":
+        site = pa.array([f"{i}{'a' * 10**6}" for i in range(70)])
+        table = pa.table({"prob_0": np.ones(70), "site": site})
+        pq.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
     elif kind == "csv text":
         path.write_text(f"prob_0,site\n1,{'x' * 10**6}\n" + "1,a\n" * 10**5)
     else:
@@ -231,7 +235,7 @@ def bomb(kind, folder):
     return path
 
 
-BOMBS = ["npz", "npz text", "parquet rows", "parquet text", "csv text", "safetensors"]
+BOMBS = ["npz", "npz text", "parquet rows", "parquet text", "parquet pages", "csv text", "safetensors"]
 
 
 @pytest.mark.parametrize("kind", BOMBS)

@@ -7,7 +7,7 @@ import pyarrow
 from pyarrow import parquet, types
 
 from calmoe.errors import InputError
-from calmoe.formats.budget import Budget
+from calmoe.formats.budget import CELL, COLUMN, Budget
 from calmoe.formats.naming import check_names, quoted
 from calmoe.formats.text import distinct, repeat
 
@@ -41,7 +41,12 @@ def _check(file: parquet.ParquetFile, budget: Budget) -> None:
             )
     if metadata.num_rows < 0:
         raise InputError("not a readable parquet file (a negative number of rows)")
-    budget.spend_cells(metadata.num_rows * len(schema), columns=len(schema) * (1 + metadata.num_row_groups))
+    groups, columns = range(metadata.num_row_groups), range(metadata.num_columns)
+    chunks = (metadata.row_group(group).column(column) for group in groups for column in columns)
+    pages = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
+    budget.spend(
+        max(pages, metadata.num_rows * len(schema) * CELL) + len(schema) * (1 + len(groups)) * COLUMN
+    )
 
 
 def _kind(stored: pyarrow.DataType) -> pyarrow.DataType:
