@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -140,20 +141,20 @@ def written(value: Any, random: Random) -> bytes:
 
 def _replace(value: Any, random: Random) -> Any:
     if not isinstance(value, dict | list) or not value or random.random() < 0.1:
-        return random.choice(VALUES)
+        return deepcopy(random.choice(VALUES))
     key = random.choice(list(value)) if isinstance(value, dict) else random.randrange(len(value))
     fate = random.random()
     if fate < 0.55:
         value[key] = _replace(value[key], random)
     elif fate < 0.7:
-        value[key] = random.choice(VALUES)
+        value[key] = deepcopy(random.choice(VALUES))
     elif fate < 0.8:
         del value[key]
     elif fate < 0.88:
         value[key] = _number(value[key], random)
     elif isinstance(value, dict):
         name = random.choice(("", "x", f"{key}x", f"{key}\0", "__class__", "../x", "digest", key.upper()))
-        value[name] = value.pop(key) if fate < 0.94 else random.choice(VALUES)
+        value[name] = value.pop(key) if fate < 0.94 else deepcopy(random.choice(VALUES))
     else:
         value[key:key] = [value[key]] * random.choice((1, 2, 100))
     return value

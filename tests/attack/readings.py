@@ -182,13 +182,16 @@ def _from_columns(columns: dict[str, Any], number: Callable[[Any], float]) -> Re
             groups[name] = list(values)
             continue
         digits = [match[part] for part in ("expert", "last", "first") if match[part] is not None]
-        if any(len(part) > 6 or str(int(part)) != part for part in digits):
-            raise Malformed(f"{name[:40]} is no plain number of a column")
+        if any(len(part) > 9 for part in digits):
+            raise Malformed(f"{name[:40]} has too large a number")
         if match["expert"] is not None:
             array = f"expert_{match['logs'] or ''}probs"
         else:
             array = f"{match['log'] or ''}{match['array']}{'s' * (match['array'] == 'prob')}"
-        cells.setdefault(array, {})[tuple(map(int, digits))] = [number(value) for value in values]
+        index = tuple(map(int, digits))
+        if index in cells.setdefault(array, {}):
+            raise Malformed(f"{name[:40]} is a column that is there already")
+        cells[array][index] = [number(value) for value in values]
     arrays = {name: _dense(name, found) for name, found in cells.items()}
     return Reading(arrays, _labels(groups, number), groups, {})
 
