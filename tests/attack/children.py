@@ -34,6 +34,7 @@ CHANGES = frozenset(
         "utime",
     )
 )
+NEEDS = {"os.mkdir": False, "os.remove": True}  # whether the path is there before, if anything changes
 IDLE = 10.0  # seconds of the clock in which a process that does not hang works
 AT_LEAST = 0.1  # seconds, however busy the machine is
 LATE = ("sklearn.datasets", "torch._dynamo", "torch._inductor")  # what training imports when it begins
@@ -150,16 +151,21 @@ def intercept(act: Act) -> None:
             acting = False
             number += 1
 
+    def is_here(path: str) -> bool:
+        return not os.path.isabs(path) or path.startswith(here)
+
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         opens = event == "open" and arguments[2] & WRITES  # type: ignore[operator]
         if acting or not (opens or event in CHANGES) or isinstance(arguments[0], int):
             return
         path = os.fsdecode(arguments[0])  # type: ignore[arg-type]
-        if not os.path.isabs(path) or path.startswith(here):
+        idle = event in NEEDS and os.path.lexists(path) is not NEEDS[event]
+        if is_here(path) and not idle:
             before(event, path)
 
     def audited_fsync(handle: int) -> None:
-        before("fsync", handle)
+        if is_here(os.readlink(f"/proc/self/fd/{handle}")):
+            before("fsync", handle)
         fsync(handle)
 
     sys.addaudithook(hook)

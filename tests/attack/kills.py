@@ -20,7 +20,6 @@ LARGE = 0.1  # the scale from which on there is time for slow commands
 AT_RANDOM = 30  # runs that are killed at random times, so often each:
 TIMES = 4
 AT_ONCE = 5  # pairs of processes of each command
-TORN = 3  # of a slow command, one file in so many is also torn
 
 Case = Callable[[], Tally]
 
@@ -73,13 +72,15 @@ def all_cases(library: Library, names: Iterable[str], seed: int) -> dict[str, li
 
 
 def kills(library: Library, name: str) -> Iterator[Case]:
-    """Before each operation and, where a file is about to be whole, when half of it is written."""
-    operations = [operation for operation, _ in library.facts(name)["operations"]]
-    for number in range(len(operations)):
-        yield partial(kill_at, library, name, number, False)
-    whole = [number for number, operation in enumerate(operations) if operation == "fsync"]
-    for number in whole[:: TORN if name in SLOW else 1]:
-        yield partial(kill_at, library, name, number, True)
+    """Before each operation and, where a file is about to be whole, when half of it is written.
+
+    The folder is the same before a file's fsync and before its renaming: a slow command is killed there once.
+    """
+    for number, (operation, _) in enumerate(library.facts(name)["operations"]):
+        if operation == "fsync":
+            yield partial(kill_at, library, name, number, True)
+        if operation != "fsync" or name not in SLOW:
+            yield partial(kill_at, library, name, number, False)
 
 
 def kill_at(library: Library, name: str, number: int, torn: bool) -> Tally:
