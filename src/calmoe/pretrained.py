@@ -6,14 +6,14 @@ data layer needs the one, the backbones need the other.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, about
+from calmoe.validation import read_json, whole
 
 PADDING = -1  # fills up rows of token ids; no tokenizer's own, so that no model can disagree on it
 VOCABULARIES = (
@@ -32,7 +32,9 @@ TOKENIZER = (
     "added_tokens.json",
     "merges.txt",
 )
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+WITH_CODE = (CONFIG, "tokenizer_config.json")
+MOST = {"layer": 1000, "layers": 1000, "labels": 1_000_000}  # by the last word of a configuration's names
 
 
 def encoder_folder(name: str) -> Path:
@@ -57,23 +59,29 @@ def tokenizer_files(folder: Path) -> list[Path]:
 def load_tokenizer(folder: Path) -> Any:
     """The folder's tokenizer."""
     check_config(folder)
-    with transformers() as library:
-        try:
-            return library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # damaged files may raise anything
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"the tokenizer in {folder} cannot be read ({reason}): save it again") from None
+    with reading(f"the tokenizer in {folder}") as library:
+        return library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def check_config(folder: Path) -> None:
-    """Where there is a configuration, it must be a JSON table; the tokenizer's reader looks at it too."""
-    path = folder / CONFIG
-    try:
-        whole = not path.is_file() or isinstance(json.loads(path.read_bytes()), dict)
-    except (ValueError, RecursionError):
-        whole = False
-    if not whole:
-        raise InputError(f"{path} is no whole JSON table: save the model again with model.save_pretrained")
+    """Where there are configurations, they must be JSON tables that name no code of the folder's own.
+
+    The tokenizer's reader looks at the model's too.
+    """
+    for path in (folder / name for name in WITH_CODE):
+        try:
+            config = read_json(path) if path.is_file() else {}
+        except InputError:
+            config = None
+        if not isinstance(config, dict):
+            raise InputError(
+                f"{path} is no whole JSON table: save the model again with model.save_pretrained"
+            )
+        if "auto_map" in config:
+            raise InputError(
+                f"{path}: auto_map names code to run, and code in a model's folder is never run: give a "
+                "model that transformers knows, such as distilbert-base-uncased"
+            )
 
 
 def weights_files(folder: Path) -> list[Path]:
@@ -86,7 +94,32 @@ def weights_files(folder: Path) -> list[Path]:
                 "write it with model.save_pretrained (pickled .bin files are not read)"
             )
     check_config(folder)
+    _check_sizes(folder, weights)
+    _check_index(folder, weights)
     return [folder / CONFIG, *weights]
+
+
+def _check_sizes(folder: Path, weights: Iterable[Path]) -> None:
+    """No size in the configuration is beyond the length of the weights, no number of layers beyond reason."""
+    path, length = folder / CONFIG, sum(file.stat().st_size for file in weights)
+    with about(path):
+        for name, value in read_json(path).items():
+            if type(value) is int:
+                most = MOST.get(name.rpartition("_")[2], length)
+                whole(name, value, least=-length, most=min(most, length))
+
+
+def _check_index(folder: Path, weights: Iterable[Path]) -> None:
+    """The list of the parts names nothing but weights of the folder; other files are not read."""
+    path = folder / INDEX
+    if path.is_file() and not (folder / WEIGHTS).is_file():
+        index, known = read_json(path), {file.name for file in weights}
+        parts = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(parts, dict) or not all(isinstance(p, str) and p in known for p in parts.values()):
+            raise InputError(
+                f"{path}: weight_map must name files like model-00001-of-00002.safetensors that are there: "
+                "save the model again with model.save_pretrained"
+            )
 
 
 def encoder_digest(name: str) -> str:
@@ -122,6 +155,19 @@ def transformers() -> Iterator[Any]:
         logging.set_verbosity(verbosity)
         if bar:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def reading(what: str) -> Iterator[Any]:
+    """transformers at work on `what`; damaged files may raise anything, and Rust panics beside Exception."""
+    with transformers() as library:
+        try:
+            yield library
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"{what} cannot be read ({reason}): save it again") from None
 
 
 @cache

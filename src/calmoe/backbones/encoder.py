@@ -6,15 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError, about, check_known
 from calmoe.pretrained import (
     PADDING,
     encoder_folder,
     has_tokenizer,
     load_tokenizer,
-    transformers,
+    reading,
     weights_files,
 )
+from calmoe.validation import check_finite
 
 POOLINGS = ("cls", "mean")
 
@@ -75,18 +76,15 @@ def _check_vocabulary(model: Any, folder: Path) -> None:
 def _load(folder: Path) -> Any:
     """The folder's model in float32, without the pooling layer that some have: it is for other tasks."""
     weights_files(folder)  # checks that they are there
-    with transformers() as library:
-        try:
-            model, found = library.AutoModel.from_pretrained(
-                folder,
-                local_files_only=True,
-                use_safetensors=True,
-                attn_implementation="sdpa",
-                output_loading_info=True,
-            )
-        except Exception as error:  # damaged files may raise anything
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"the model in {folder} cannot be read ({reason}): save it again") from None
+    with reading(f"the model in {folder}") as library:
+        model, found = library.AutoModel.from_pretrained(
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+        )
     missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise InputError(
@@ -95,4 +93,6 @@ def _load(folder: Path) -> Any:
         )
     if hasattr(model, "pooler"):
         model.pooler = None
+    with about(folder):
+        check_finite(model.state_dict())
     return model.to(torch.float32)

@@ -21,6 +21,7 @@ from calmoe.pretrained import (
     encoder_folder,
     files_digest,
     load_tokenizer,
+    reading,
     tokenizer_files,
     transformers,
 )
@@ -47,7 +48,7 @@ def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> 
     contents = [hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest(), files_digest(files)]
     key = hashlib.sha256(json.dumps([*contents, LENGTH, library]).encode()).hexdigest()[:32]
     cached = cache / CACHE / f"tokens-{key}.safetensors" if cache is not None else None
-    ids = _read(cached, len(texts)) if cached is not None else None
+    ids = _read(cached, len(texts), folder) if cached is not None else None
     if ids is None:
         ids = _tokenise(texts, folder)
         if cached is not None:
@@ -96,7 +97,7 @@ def check_classes(path: Path, labels: np.ndarray, names: Sequence[str]) -> None:
 
 def _tokenise(texts: Sequence[str], folder: Path) -> Tensor:
     tokenizer = load_tokenizer(folder)
-    with transformers():
+    with reading(f"the tokenizer in {folder}"):
         ids = torch.full((len(texts), LENGTH), PADDING, dtype=torch.int32)
         for start in range(0, len(texts), CHUNK):
             part = list(texts[start : start + CHUNK])
@@ -113,15 +114,17 @@ def _write(path: Path, ids: Tensor) -> None:
         write_whole(path, safetensors.torch.save({"ids": ids}, {"sha256": _digest(ids)}))
 
 
-def _read(path: Path, rows: int) -> Tensor | None:
-    """Cached ids; nothing where there are none, or where the file is damaged."""
+def _read(path: Path, rows: int, folder: Path) -> Tensor | None:
+    """Cached ids of the folder's tokenizer; nothing where there are none, or where the file is damaged."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             ids, digest = file.get_tensor("ids"), (file.metadata() or {}).get("sha256")
     except (OSError, safetensors.SafetensorError):
         return None
-    whole = ids.shape == (rows, LENGTH) and ids.dtype == torch.int32 and _digest(ids) == digest
-    return ids if whole else None
+    if ids.shape != (rows, LENGTH) or ids.dtype != torch.int32 or _digest(ids) != digest:
+        return None
+    known = max(load_tokenizer(folder).get_vocab().values())
+    return ids if rows == 0 or (ids.min() >= PADDING and ids.max() <= known) else None
 
 
 def _digest(ids: Tensor) -> str:
