@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from calmoe.errors import InputError, about
 from calmoe.files import write_json, write_whole
-from calmoe.validation import check_fits, read_json, whole
+from calmoe.validation import check_finite, check_shapes, read_json, whole
 
 SIZES = ("in_features", "num_classes", "num_experts", "router_hidden")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -252,7 +252,8 @@ def _read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _load(module: nn.Module, weights: dict[str, Tensor], folder: str | Path) -> None:
     try:
-        check_fits(weights, module.state_dict())
+        check_shapes(weights, module.state_dict())
+        check_finite(weights)
     except InputError as error:
         path = Path(folder) / WEIGHTS
         raise InputError(f"{path}: the weights do not fit this architecture: {error}") from None

@@ -1,6 +1,5 @@
 """From a run folder to the numbers of its figures."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from calmoe.experiments.evaluation import SOLVER, VALIDATION
 from calmoe.experiments.methods import METHODS
 from calmoe.experiments.records import record_of
 from calmoe.experiments.store import HISTORY, RunFolder
+from calmoe.experiments.validation import read_history
 from calmoe.predictions import Predictions
 from calmoe.report.curves import curves, per_expert
 
@@ -42,7 +42,7 @@ def models(
             validation, test = predictions[VALIDATION[protocol]], predictions["test"]
             if METHODS[method].post_hoc == "per_expert_temperature":
                 validation, test = per_expert(validation, test, SOLVER[protocol])
-            history = _own_history(method, json.loads((folder.node(node) / HISTORY).read_bytes()))
+            history = _own_history(method, read_history(folder.node(node) / HISTORY))
             yield Model(method, seed, validation, test, history)
 
 

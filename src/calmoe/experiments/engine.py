@@ -1,6 +1,5 @@
 """Running a spec: plan, train what is missing, judge the predictions, show the table."""
 
-import json
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -34,6 +33,7 @@ from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.experiments.titles import run_title
+from calmoe.experiments.validation import read_history
 from calmoe.report import PAPER_COLUMNS, Grid, known_columns, main_table, summarise
 from calmoe.report.summary import many
 from calmoe.report.sweeps import SETTINGS, sweep_table
@@ -181,6 +181,12 @@ def _train_node(
 
     checkpoints = folder.begin(node)
     state = folder.state(node) or trainer.initial_state(node.stage.head, node.seed)
+    try:
+        trainer.check_state(node.stage.head, state)
+    except InputError as error:
+        raise InputError(
+            f"{checkpoints}: its state, or its warm-up's, is of no such model ({error})"
+        ) from None
     watcher.begin(node, state.epoch)
     state = trainer.train(node.stage, node.seed, state, checkpoints, watch, node.eta)
     if node.method is None:
@@ -229,7 +235,7 @@ def results(folder: RunFolder, record: Record) -> list[dict[str, Any]]:
 
 def _last_tilt(folder: RunFolder, node: Node) -> dict[str, float]:
     """What the tilt did to the training batches of the last epoch, where the model is all but still."""
-    last = json.loads((folder.node(node) / HISTORY).read_bytes())[-1]
+    last = read_history(folder.node(node) / HISTORY)[-1]
     told = ("batch", "perplexity", "gamma_eff", "negative_share")
     return {name: last[name] for name in told if name in last}
 

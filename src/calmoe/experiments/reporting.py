@@ -28,6 +28,7 @@ from calmoe.experiments.sources import (
 )
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.titles import changes, run_title
+from calmoe.experiments.validation import read_history
 from calmoe.files import write_json, write_whole
 from calmoe.report import (
     Grid,
@@ -129,7 +130,7 @@ def timing(runs: Sequence[Source]) -> dict[str, dict[str, float]]:
         folder = RunFolder(run.path)
         for _, method, seed, node, done in expected(folder, run.record):
             if done and method == node.method and (method, seed) in run.trained:
-                history = json.loads((folder.node(node) / HISTORY).read_bytes())
+                history = read_history(folder.node(node) / HISTORY)
                 seconds[method] += [entry["seconds"] for entry in history if "seconds" in entry]
     return {
         method: {"median_epoch_seconds": round(statistics.median(times), 4), "epochs": len(times)}

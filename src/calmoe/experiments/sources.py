@@ -14,6 +14,7 @@ from calmoe.experiments.methods import in_order, source
 from calmoe.experiments.records import DIGESTS, Record, flat, record_of, sweep_of, telling
 from calmoe.experiments.sealing import read_sealed
 from calmoe.experiments.store import ENVIRONMENT, RunFolder, read_results
+from calmoe.experiments.validation import are_of, check_sessions
 from calmoe.report.curves import Curves
 from calmoe.report.examples import examples
 
@@ -205,7 +206,7 @@ def _rows(folder: RunFolder, record: Record) -> Rows:
         rows = []
     there = {(row.get("value"), row["method"], row["seed"]) for row in rows}
     finished = {(r.value, r.method, r.seed) for r in expected(folder, record) if r.done}
-    rows = rows if there >= finished else results(folder, record)
+    rows = rows if there >= finished and are_of(rows, record) else results(folder, record)
     if not rows:
         raise InputError(f"{folder.path} has no finished method: run its command again")
     return rows
@@ -214,7 +215,7 @@ def _rows(folder: RunFolder, record: Record) -> Rows:
 def _sessions(run: Path) -> list[dict[str, Any]]:
     """Who worked on the run; nothing where that file is gone or damaged."""
     try:
-        return list(read_sealed(run / ENVIRONMENT)["sessions"])
+        return check_sessions(run / ENVIRONMENT, read_sealed(run / ENVIRONMENT))
     except (OSError, InputError):
         return []
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
@@ -197,7 +198,7 @@ def _check_bounds(key: str, value: Any) -> None:
         check_known(leaf, value, CHOICES[leaf])
     if leaf in RANGES:
         low, high = RANGES[leaf]
-        if not low <= value <= high or math.isinf(value):
+        if not low <= value <= min(high, sys.float_info.max):
             bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
             raise InputError(f"{key} must be {bounds}, not {_shown(value)}")
 

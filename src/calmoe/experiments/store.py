@@ -21,6 +21,7 @@ import safetensors.torch
 from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
+from calmoe.experiments.validation import check_record, check_sessions, read_rows
 from calmoe.files import TEMPORARY, write_json, write_whole
 from calmoe.predictions import Predictions
 from calmoe.training import TrainingState, latest_state, save_state
@@ -78,11 +79,12 @@ class RunFolder:
     def record(self) -> dict[str, Any] | None:
         """What `spec.json` says, or None where there is no run yet."""
         try:
-            return read_sealed(self.path / SPEC)
+            record = read_sealed(self.path / SPEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except InputError as error:
             raise InputError(f"{error}: delete it and run again, finished nodes are kept") from None
+        return check_record(self.path / SPEC, record)
 
     def write_record(self, record: dict[str, Any]) -> None:
         write_sealed(self.path / SPEC, record)
@@ -91,7 +93,7 @@ class RunFolder:
         """Say in `environment.json` who works here now; a damaged one is kept aside, and told of."""
         path, sessions, notes = self.path / ENVIRONMENT, [], []
         try:
-            sessions = read_sealed(path)["sessions"]
+            sessions = check_sessions(path, read_sealed(path))
         except FileNotFoundError:
             pass
         except InputError as error:
@@ -119,12 +121,14 @@ class RunFolder:
 
     def state(self, node: Node) -> TrainingState | None:
         """Where the node stands: its newest checkpoint, else the end of its warm-up; None: nothing yet."""
-        own = latest_state(self.node(node))
+        own = latest_state(self.node(node), node.stage.end)
         if own is not None or node.parent is None:
             return own
         state = latest_state(self.node(node.parent))
         if state is None or state.epoch != node.stage.start:
-            raise InputError(f"{self.node(node.parent)} has no whole state of the warm-up: run again")
+            raise InputError(
+                f"{self.node(node.parent)} has no whole state of the warm-up: delete it and run again"
+            )
         return state
 
     def finish_warmup(self, node: Node, state: TrainingState) -> None:
@@ -178,7 +182,7 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     """The rows of a finished run, if its seal is intact."""
     if read_seal(folder) is None:
         raise InputError(f"{folder} has no intact results: run `calmoe run` with --out {folder} again")
-    return [json.loads(line) for line in (folder / RESULTS).read_text().splitlines()]
+    return read_rows(folder / RESULTS)
 
 
 def _drop_states(folder: Path, but: str = "") -> None:

@@ -7,17 +7,20 @@ all there is to restore: continuing from a checkpoint is bit for bit the run tha
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from calmoe.errors import InputError
 from calmoe.files import write_whole
+from calmoe.validation import check_finite, items, number, parse_json, table, whole
 
 KEPT = 2
+MOST_EPOCHS = 99_999  # the names of the files have five digits for them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +37,20 @@ class TrainingState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "TrainingState":
-        header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        note = json.loads(header["__metadata__"]["calmoe"])
-        return cls(epoch=note["epoch"], tensors=safetensors.torch.load(data), history=note["history"])
+        """What `to_bytes` wrote; an InputError if it is anything else."""
+        try:
+            tensors = safetensors.torch.load(data)
+        except (safetensors.SafetensorError, KeyError) as error:
+            raise InputError(f"not a readable safetensors file ({error})") from None
+        header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        metadata = table("__metadata__", header.get("__metadata__"), ("calmoe",))
+        note = table("calmoe", parse_json(metadata["calmoe"].encode()), ("epoch", "history"))
+        for entry in items("history", note["history"]):
+            for name, value in table("history", entry).items():
+                number(name, value)
+        check_finite({name: value for name, value in tensors.items() if name.startswith("model.")})
+        epoch = whole("epoch", note["epoch"], most=MOST_EPOCHS)
+        return cls(epoch=epoch, tensors=tensors, history=note["history"])
 
 
 def save_state(state: TrainingState, folder: Path) -> Path:
@@ -49,12 +63,15 @@ def save_state(state: TrainingState, folder: Path) -> Path:
     return path
 
 
-def latest_state(folder: Path) -> TrainingState | None:
-    """The newest state whose contents match its name; damaged ones are passed over."""
+def latest_state(folder: Path, last: int = MOST_EPOCHS) -> TrainingState | None:
+    """The newest state up to epoch `last` whose contents match its name; damaged ones are passed over."""
     for path in _found(folder):
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest()[:32] == path.stem.rsplit("-", 1)[1]:
-            return TrainingState.from_bytes(data)
+            with suppress(InputError):
+                state = TrainingState.from_bytes(data)
+                if state.epoch <= last:
+                    return state
     return None
 
 

@@ -43,6 +43,7 @@ from calmoe.training.diagnostics import tilt_diagnostics
 from calmoe.training.resident import MOMENTS, Resident, without_moments
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.step import Step, captured
+from calmoe.validation import check_shapes
 
 Watch = Callable[[int, dict[str, float]], None]
 OPTIONS = {"mlp": ("hidden",), "encoder": ("weights", "pooling")}  # a backbone's settings; else a ResNet's
@@ -92,6 +93,10 @@ class Trainer:
             tensors |= {f"{moment}.{name}": torch.zeros_like(parameter.detach()) for moment in MOMENTS[:2]}
             tensors[f"step.{name}"] = torch.zeros(())
         return TrainingState(epoch=0, tensors=tensors)
+
+    def check_state(self, head: str, state: TrainingState) -> None:
+        """Refuse the state of another model than the one with this head."""
+        check_shapes(state.tensors, self._resident(head).tensors())
 
     def train(
         self,
