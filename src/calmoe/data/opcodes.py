@@ -23,6 +23,7 @@ CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 IGNORED = ("PROTO", "STOP")
 MOST_BYTES = 2**30  # of a file; CIFAR-10's have 31 MB
+MOST_OPCODES = 1_000_000  # CIFAR-10's have some 50,000
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ def _interpret(content: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     operations: Iterator[Any] = pickletools.genops(content)
-    for opcode, argument, _ in operations:
+    for count, (opcode, argument, _) in enumerate(operations):
+        if count == MOST_OPCODES:
+            raise Refused(f"it has more than {MOST_OPCODES:,} opcodes")
         name = opcode.name
         if name in NUMBERS or name == "BINUNICODE":
             stack.append(argument)

@@ -8,6 +8,7 @@ import gzip
 import json
 import math
 import warnings
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +19,19 @@ import torch
 from torch import Tensor
 
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
-from calmoe.errors import InputError
+from calmoe.errors import InputError, about
 from calmoe.files import write_whole
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
 from calmoe.metrics.groups import column_groups
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
+from calmoe.report.curve_checks import check_curves
+from calmoe.validation import MOST_BYTES, parse_json
 
 Curves: TypeAlias = dict[str, Any]
 
 TEMPERATURES = np.array([float(f"{t:.6g}") for t in np.geomspace(0.25, 8.0, 101)])  # 1 is one of them
-HISTOGRAM_BINS = 20
+BINS, HISTOGRAM_BINS = 15, 20
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LARGE = 1_000_000  # bytes: a larger file is compressed
 
@@ -115,13 +118,14 @@ def write_curves(of_runs: Sequence[Curves], folder: Path) -> Path:
 def read_curves(path: Path) -> list[Curves]:
     """What `write_curves` wrote: the figures can be drawn from this file alone."""
     try:
-        data = path.read_bytes()
-        of_runs = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            of_runs = parse_json(stream.read(MOST_BYTES + 1))
+    except (OSError, EOFError, zlib.error, InputError) as error:
         raise InputError(f"{path}: not a readable file of curves ({error})") from None
-    if not isinstance(of_runs, list) or not all(isinstance(c, dict) and "method" in c for c in of_runs):
+    if not isinstance(of_runs, list):
         raise InputError(f"{path}: not a file of curves (expected a list, one dict a method and seed)")
-    return of_runs
+    with about(path):
+        return check_curves(of_runs, BINS, HISTOGRAM_BINS, len(QUANTILES))
 
 
 def _parts(test: Predictions, hard: str | None) -> dict[str, Tensor]:
@@ -139,7 +143,7 @@ def _view(probs: Tensor, test: Predictions, parts: dict[str, Tensor]) -> dict[st
     labels = test.known_labels
     return {
         "reliability": {
-            name: _table(reliability(probs[mask], labels[mask]))
+            name: _table(reliability(probs[mask], labels[mask], bins=BINS))
             for name, mask in parts.items()
             if name != "easy"
         },
