@@ -10,14 +10,14 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from calmoe.errors import InputError, about
-from calmoe.files import inside, leftovers, legible, unfinished, write_json, writing_whole
+from calmoe.files import inside, leftovers, legible, unfinished, write_json
 from calmoe.validation import read_document
 
 MARK = ".calmoe.json"
+UNFINISHED = ".calmoe-unfinished"  # the folder in a folder where its files are made
 PAGE = "report.html"
 
 
@@ -40,7 +40,7 @@ def owned(folder: Path, kind: Kind) -> set[str]:
         return set()
     if os.path.lexists(folder / MARK):
         return _read_mark(folder, kind)
-    if all(unfinished(name) == MARK for name in os.listdir(folder)):
+    if all(name == UNFINISHED or unfinished(name) == MARK for name in os.listdir(folder)):
         return set()
     if names := kind.unmarked(folder):
         return names
@@ -57,42 +57,52 @@ def claimed(folder: Path, kind: Kind, names: Collection[str]) -> Iterator[set[st
     Nothing is written if the folder, or a file that has one of the names, is somebody else's.
     """
     _check(folder, kind, names)
-    folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder, kind):
-        before = _check(folder, kind, names)
-        _write_mark(folder, kind, before | set(names))
-        _remove_leftovers(folder, {MARK, *before, *names})
-        yield before
+        yield _claim(folder, kind, names)
 
 
 @contextmanager
 def building(folder: Path, kind: Kind) -> Iterator[Path]:
-    """An empty folder elsewhere, for all that is to be in `folder`: it goes there at the end, or not at all.
+    """An empty folder for all that is to be in `folder`: its files go there at the end, or not at all.
 
     What calmoe wrote there before and does not write now goes. A folder in it that has a page of its own
     gets a mark of its own.
     """
     owned(folder, kind)
-    with TemporaryDirectory(prefix="calmoe-") as built:
-        yield Path(built)
-        places = _places(Path(built))
-        for place, files in places.items():
-            _check(_at(folder, place), kind, files)
-        with ExitStack() as stack:
-            before = {
-                place: stack.enter_context(claimed(_at(folder, place), kind, files))
-                for place, files in places.items()
-            }
-            for place, files in reversed(places.items()):  # the page that leads to the others comes last
-                _replace(_at(folder, place), kind, before[place], files)
+    with _alone(folder, kind):
+        built = inside(folder, UNFINISHED)
+        shutil.rmtree(built, ignore_errors=True)  # a killed process left it
+        built.mkdir()
+        try:
+            yield built
+            places = _places(built)
+            for place, files in places.items():
+                _check(_at(folder, place), kind, files)
+            with ExitStack() as stack:
+                before = {
+                    place: stack.enter_context(claimed(_at(folder, place), kind, files))
+                    for place, files in places.items()
+                    if place
+                }
+                before[""] = _claim(folder, kind, places[""])
+                for place, files in reversed(places.items()):  # the page that leads to the others comes last
+                    _replace(_at(folder, place), kind, before[place], files)
+        finally:
+            shutil.rmtree(built, ignore_errors=True)
+
+
+def _claim(folder: Path, kind: Kind, names: Collection[str]) -> set[str]:
+    before = _check(folder, kind, names)
+    _write_mark(folder, kind, before | set(names))
+    _remove_leftovers(folder, {MARK, *before, *names})
+    return before
 
 
 def _replace(folder: Path, kind: Kind, before: set[str], files: Mapping[str, Path]) -> None:
     for name in sorted(files, key=lambda name: name == PAGE):  # where the page is, all is
         path = _at(folder, name)
         path.parent.mkdir(exist_ok=True)
-        with files[name].open("rb") as source, writing_whole(path) as stream:
-            shutil.copyfileobj(source, stream)
+        os.replace(files[name], path)
     for path in (_at(folder, name) for name in before - set(files)):
         if path.is_file():
             path.unlink()
@@ -157,14 +167,22 @@ def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
 
 @contextmanager
 def _alone(folder: Path, kind: Kind) -> Iterator[None]:
-    """Keep other processes out by a lock on the folder itself: no file is needed, and no link is followed."""
+    """Make the folder if it is not there, and keep other processes out by a lock on the folder itself.
+
+    Where nothing is put into them, the folders that were made go again.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with suppress(OSError):  # some have none for folders
+        with suppress(OSError):  # some file systems have no locks for folders
             _lock(handle, folder, kind)
         yield
     finally:
         os.close(handle)
+        with suppress(OSError):
+            for path in made:
+                path.rmdir()
 
 
 def _lock(handle: int, folder: Path, kind: Kind) -> None:

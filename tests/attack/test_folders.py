@@ -26,9 +26,10 @@ from calmoe.experiments.reporting import write_report
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
-from calmoe.files import inside, open_lock, open_regular, read_document, write_json
+from calmoe.files import inside, open_lock, open_regular, write_json
 from calmoe.ownership import Kind, building, claimed, owned
 from calmoe.predictions import Predictions
+from calmoe.validation import read_document
 
 LEFT = "0123456789abcdef"  # as the end of a temporary name
 METHODS = ("vanilla", "mocae")
@@ -142,7 +143,7 @@ def test_pipes_devices_and_links_are_refused_unread(tmp_path):
             open_lock(path)
     (tmp_path / "huge").touch()
     os.truncate(tmp_path / "huge", 2**40)
-    with pytest.raises(InputError, match="is damaged"):
+    with pytest.raises(InputError, match="longer than"):
         read_document(tmp_path / "huge")
 
 
@@ -193,7 +194,7 @@ def test_what_was_stopped_goes_on(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("shutil.copyfileobj", stopped)
+        patch.setattr("calmoe.ownership._replace", stopped)
         with pytest.raises(KeyboardInterrupt):
             put(tmp_path / "out", "a", "b")
     assert owned(tmp_path / "out", NONE) == {"a", "b"}
@@ -202,7 +203,9 @@ def test_what_was_stopped_goes_on(tmp_path, monkeypatch):
         patch.setattr("os.replace", stopped)
         with pytest.raises(KeyboardInterrupt):
             put(tmp_path / "first", "a")
-    (tmp_path / "first" / f"..calmoe.json.{LEFT}").touch()  # as a kill leaves it
+    assert not (tmp_path / "first").exists()
+    (tmp_path / "first/.calmoe-unfinished/figures").mkdir(parents=True)  # as a kill leaves it
+    (tmp_path / "first" / f"..calmoe.json.{LEFT}").touch()
     put(tmp_path / "first", "a")
     assert sorted(tree(tmp_path / "first")) == [".calmoe.json", "a"]
 

@@ -77,7 +77,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _named(name: str, codes: np.ndarray | None, values: Any, budget: Budget) -> np.ndarray:
     """The strings that the codes stand for."""
-    if codes is None or not isinstance(values, list) or {type(value) for value in values} > {str}:
+    if codes is None or not isinstance(values, list) or not {type(value) for value in values} <= {str}:
         raise InputError(DAMAGED)
     if codes.dtype.kind not in "iu" or (codes.size and not 0 <= codes.min() <= codes.max() < len(values)):
         raise InputError(f"group column {quoted(name)} must point at its {len(values)} categories, from 0")
