@@ -307,7 +307,7 @@ def audit_command(
 
     check_bins(bins)
 
-    if of != "top" and not of.isdecimal():
+    if of != "top" and not (of.isdecimal() and len(of) < 10):
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out must be a folder, and {out} is a file")

@@ -207,7 +207,7 @@ def _leading_experts(routing: str, num_experts: int) -> int:
         return num_experts
     if routing == "hard":
         return 1
-    match = re.fullmatch(r"top(\d+)", routing) if isinstance(routing, str) else None
+    match = re.fullmatch(r"top(\d{1,9})", routing) if isinstance(routing, str) else None
     if match is None:
         raise InputError(f'routing must be "soft", "hard" or "top2", "top3", …, not {routing!r}')
     leading = int(match[1])
