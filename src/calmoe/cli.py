@@ -320,7 +320,7 @@ def audit_command(
 
     check_bins(bins)
 
-    if of != "top" and not of.isdecimal():
+    if of != "top" and not (of.isdecimal() and len(of) < 10):
         raise InputError(f"--of must be top or the number of a class, not {of!r}")
     judged = "top" if of == "top" else int(of)
     files = (file, target, labelled_target)

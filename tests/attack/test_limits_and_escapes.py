@@ -122,6 +122,14 @@ def test_too_many_values_and_too_many_models_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "value", [f"epochs={'9' * 5000}", f"hidden={'[' * 5000}", f"routing=top{'9' * 5000}"]
+)
+def test_numbers_of_thousands_of_digits_and_lists_without_end_are_refused(value):
+    refused("run", "digits", "--set", value, "--dry-run")
+    refused("audit", "p.csv", "--of", "9" * 5000)
+
+
 @pytest.mark.parametrize("setting", ["gamma=1e300", "eta=1e300"])
 def test_bounds_and_tilts_of_any_size_train(tmp_path, setting):
     small = ["--seeds", "42", "--set", "epochs=2", "--set", "warmup=1", "--set", "hidden=[8]"]

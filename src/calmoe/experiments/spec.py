@@ -242,7 +242,7 @@ def _parse(text: str) -> Any:
     """A TOML value; anything else is a bare word."""
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, thousands of digits, or lists in lists without end
         return text
     return parsed["value"] if set(parsed) == {"value"} else text
 
