@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from calmoe.arrays import widen
 from calmoe.errors import InputError, about
 from calmoe.files import write_json, write_whole
+from calmoe.tensor_files import read_tensors
 from calmoe.validation import check_finite, check_shapes, read_json, whole
 
 SIZES = ("in_features", "num_classes", "num_experts", "router_hidden")
@@ -235,10 +236,8 @@ def _read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             raise InputError(f"expected exactly the keys {', '.join([*SIZES, 'routing'])}")
         features, classes, experts, hidden = (whole(name, config[name], least=1) for name in SIZES)
         _leading_experts(config["routing"], experts)
-    try:
-        weights = safetensors.torch.load_file(_present(beside))
-    except safetensors.SafetensorError as error:
-        raise InputError(f"{beside}: not a readable safetensors file ({error})") from None
+    with about(beside):
+        weights, _ = read_tensors(_present(beside))
     needed = features * experts * classes + (experts > 1) * hidden * (features + experts)
     there = sum(tensor.numel() for tensor in weights.values())
     if needed > there:

@@ -19,8 +19,8 @@ from calmoe.errors import InputError, about
 from calmoe.files import is_utf8, write_whole
 from calmoe.formats import FORMAT, Table, read_table
 from calmoe.formats.naming import quoted
-from calmoe.formats.safetensors import unique
 from calmoe.mixture import MixtureOutput, combine
+from calmoe.validation import unique_keys
 
 LOGS = {"probs": "log_probs", "routing": "log_routing", "expert_probs": "expert_log_probs"}
 
@@ -141,7 +141,7 @@ class Predictions:
         header = {"format": FORMAT, "metadata": self.metadata, "categories": categories}
         try:
             note = json.dumps(header)
-            json.loads(note, object_pairs_hook=unique)  # keys such as 1 and "1" become one
+            json.loads(note, object_pairs_hook=unique_keys)  # keys such as 1 and "1" become one
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"{path}: metadata must be what JSON can hold ({error})") from None
         write_whole(path, safetensors.torch.save(alone, {"calmoe": note}))

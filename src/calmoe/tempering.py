@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from calmoe.arrays import Array, as_tensor
+from calmoe.arrays import Array, as_tensor, widen
 from calmoe.errors import InputError
 
 
@@ -21,7 +21,7 @@ def temper(log_probs: Tensor, temperature: float | Tensor) -> Tensor:
     >>> temper(torch.tensor([0.9, 0.1]).log(), 2.0).exp()
     tensor([0.7500, 0.2500])
     """
-    wide = log_probs.to(torch.promote_types(log_probs.dtype, torch.float32))
+    wide = widen(log_probs)
     # A shift per row changes nothing and keeps the largest entry exact however small T is.
     scaled = (wide - wide.amax(dim=-1, keepdim=True)) / temperature
     if isinstance(temperature, float) and temperature < 0:  # impossible stays impossible, large stays finite

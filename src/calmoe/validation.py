@@ -50,7 +50,7 @@ def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:
         raise InputError(f"not a readable JSON file (it is longer than {most:,} bytes)")
     try:
         value = json.loads(
-            data.decode(), object_pairs_hook=_differing, parse_float=_finite, parse_constant=_finite
+            data.decode(), object_pairs_hook=unique_keys, parse_float=_finite, parse_constant=_finite
         )
     except (ValueError, RecursionError) as error:
         raise InputError(f"not a readable JSON file ({error})") from None
@@ -67,7 +67,8 @@ def _nests(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
-def _differing(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads`: no key may stand twice, as one of its values would be lost."""
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:

@@ -106,7 +106,7 @@ def test_damaged_and_evil_files(weights, path, tmp_path, monkeypatch):
     refused(tmp_path / "nothing.pth", r"there is no file .*nothing\.pth")
     save_file(weights, path)
     path.write_bytes(path.read_bytes()[:-100])
-    refused(path, "resnet18.safetensors is not a whole safetensors file")
+    refused(path, "resnet18.safetensors: not a readable safetensors file")
     pth = tmp_path / "resnet18.pth"
     torch.save(weights, pth)
     pth.write_bytes(pth.read_bytes()[:-5000])

@@ -11,7 +11,7 @@ import numpy as np
 import safetensors.numpy
 from threadpoolctl import threadpool_limits
 
-from calmoe.arrays import check_bins
+from calmoe.arrays import as_count, as_number, check_bins
 from calmoe.auditing.adversaries import Fragility, fragility
 from calmoe.auditing.certifying import Certificates, certificates
 from calmoe.auditing.configurations import CHUNK, Configurations
@@ -154,10 +154,9 @@ def audit(
             f"audit needs Predictions, not {type(predictions).__name__}: Predictions.load(path) reads a "
             "file, Predictions.from_probs(probs, labels) takes arrays"
         )
-    if not 0 < level < 1:
+    if not 0 < as_number("level", level) < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
-    if not 0 <= seed < 2**32:
-        raise InputError(f"the seed must lie between 0 and 2³² − 1, got {seed}")
+    as_count("seed", seed, least=0, most=2**32 - 1)
     predictions.known_labels  # noqa: B018 - the error comes before the work
     bins = check_bins(bins)
     check_size(predictions.output.log_routing.shape[1], bins)

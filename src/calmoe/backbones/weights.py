@@ -7,13 +7,13 @@ from itertools import product
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from calmoe.backbones.pickles import check_effort
 from calmoe.backbones.resnet import BLOCKS, STAGES, ResNet
 from calmoe.errors import InputError, about
 from calmoe.pretrained import files_digest
+from calmoe.tensor_files import read_tensors
 from calmoe.validation import WEIGHTS, check_finite
 
 HUB = "hf:"
@@ -136,12 +136,9 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
     """All tensors by name, and the variant of ResNet where the file tells it; no pickled code is run."""
     if path.suffix in (".pth", ".pt"):
         return _read_torch(path), ""
-    try:
-        with safe_open(path, "pt") as file:
-            told = (file.metadata() or {}).get("variant", "")
-            return {name: file.get_tensor(name) for name in file.keys()}, told.partition(":")[0]  # noqa: SIM118
-    except (SafetensorError, AttributeError):  # the latter: of number types that this torch does not know
-        raise InputError(f"{path} is not a whole safetensors file: fetch it again") from None
+    with about(path):
+        tensors, notes = read_tensors(path)
+    return tensors, notes.get("variant", "").partition(":")[0]
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

@@ -182,6 +182,8 @@ def narrowed(spec: RunSpec, **changes: Any) -> RunSpec:
 def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
     """The dataclass `kind` out of a table; every key and every value is checked."""
     hints = get_type_hints(kind)
+    if not isinstance(table, dict) or not all(isinstance(key, str) for key in table):
+        raise InputError(f"{prefix.rstrip('.') or 'a run'} must be a table of settings, not {_shown(table)}")
     for key in table:
         check_known("setting", prefix + key, [prefix + name for name in hints])
     for field in fields(kind):  # type: ignore[arg-type]
@@ -192,8 +194,6 @@ def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
 
 def _value(key: str, value: Any, hint: Any) -> Any:
     if is_dataclass(hint):
-        if not isinstance(value, dict):
-            raise InputError(f"{key} must be a table of settings, not {_shown(value)}")
         return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
     if get_origin(hint) is tuple:
         item = get_args(hint)[0]

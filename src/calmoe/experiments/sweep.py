@@ -83,6 +83,8 @@ def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
             setting, tuple(round(v * epochs / HORIZON) for v in values) if setting == "warmup" else values
         )
     try:
+        if "_" in text:  # float takes 1_0 for 10
+            raise ValueError
         numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"values {shown(text)}: write numbers by commas, such as 0.5,1,2") from None

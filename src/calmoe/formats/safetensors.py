@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 from torch import Tensor
 
 from calmoe.arrays import as_numpy
@@ -13,6 +12,8 @@ from calmoe.errors import InputError
 from calmoe.formats.budget import Budget
 from calmoe.formats.naming import ARRAYS, Table, check_names, from_arrays, quoted
 from calmoe.formats.text import repeat
+from calmoe.tensor_files import read_tensors
+from calmoe.validation import unique_keys
 
 FORMAT = "calmoe.predictions/1"
 GROUP = "group."
@@ -20,7 +21,7 @@ DAMAGED = "damaged header: its JSON is not what Predictions.save writes; write t
 
 
 def read(path: Path, budget: Budget) -> Table:
-    tensors, header = _tensors(path)
+    tensors, header = read_tensors(path)
     budget.spend_cells(sum(tensor.numel() for tensor in tensors.values()), len(tensors))
     if "calmoe" in header:
         return _saved(tensors, header["calmoe"], budget)
@@ -31,20 +32,10 @@ def read(path: Path, budget: Budget) -> Table:
     return from_arrays({name: as_numpy(tensor) for name, tensor in tensors.items()})
 
 
-def _tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The library compares lengths, offsets and shapes with the file."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except safetensors.SafetensorError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"not a readable safetensors file ({reason})") from None
-
-
 def _saved(tensors: dict[str, Tensor], note: str, budget: Budget) -> Table:
     """Of the file that `Predictions.save` wrote."""
     try:
-        saved = json.loads(note, object_pairs_hook=unique)
+        saved = json.loads(note, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
         raise InputError(DAMAGED) from None
     if not isinstance(saved, dict):
@@ -63,16 +54,14 @@ def _saved(tensors: dict[str, Tensor], note: str, budget: Budget) -> Table:
         if name.startswith(GROUP)
     }
     check_names(list(groups))
+    known = {*ARRAYS, *(GROUP + name for name in groups)}
+    if foreign := sorted(tensors.keys() - known):
+        raise InputError(
+            f"the tensor {quoted(foreign[0])} is none of the format {FORMAT}: write the file again"
+        )
     for name, values in categories.items():
         groups[name] = _named(name, groups.get(name), values, budget)
     return Table({name: tensors[name] for name in ARRAYS if name in tensors}, groups, metadata)
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For JSON: no key may stand twice, as one of its values would be lost."""
-    if len(members := dict(pairs)) != len(pairs):
-        raise ValueError("a key stands twice")
-    return members
 
 
 def _named(name: str, codes: np.ndarray | None, values: Any, budget: Budget) -> np.ndarray:
