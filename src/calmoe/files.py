@@ -143,7 +143,12 @@ def legible(path: str | Path) -> str:
     return visible(os.fspath(path))
 
 
-def write_json(path: str | Path, value: Any) -> None:
+def json_bytes(value: Any) -> bytes:
     """UTF-8; the bytes of a path that are not, as Python holds them, become JSON's \\udc80 to \\udcff."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    write_whole(path, text.encode(errors="backslashreplace"))
+    return text.encode(errors="backslashreplace")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_whole(path, json_bytes(value))

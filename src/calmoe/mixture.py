@@ -249,6 +249,9 @@ def _load(module: nn.Module, weights: dict[str, Tensor], folder: str | Path) -> 
     try:
         check_shapes(weights, module.state_dict())
         check_finite(weights)
+        own = "" if isinstance(module, MixtureHead) else "head."  # a backbone may be of another kind
+        if len({tensor.dtype for name, tensor in weights.items() if name.startswith(own)}) > 1:
+            raise InputError("those of the head must be of one kind of number")
     except InputError as error:
         path = Path(folder) / WEIGHTS
         raise InputError(f"{path}: the weights do not fit this architecture: {error}") from None

@@ -6,18 +6,16 @@ names; all others stand as they are.
 
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from calmoe.errors import InputError, about
-from calmoe.files import inside, leftovers, legible, unfinished, write_json
+from calmoe.files import inside, leftovers, legible, unfinished, write_json, write_whole
 from calmoe.validation import read_document
 
 MARK = ".calmoe.json"
-UNFINISHED = ".calmoe-unfinished"  # the folder in a folder where its files are made
 PAGE = "report.html"
 
 
@@ -40,7 +38,7 @@ def owned(folder: Path, kind: Kind) -> set[str]:
         return set()
     if os.path.lexists(folder / MARK):
         return _read_mark(folder, kind)
-    if all(name == UNFINISHED or unfinished(name) == MARK for name in os.listdir(folder)):
+    if all(unfinished(name) == MARK for name in os.listdir(folder)):
         return set()
     if names := kind.unmarked(folder):
         return names
@@ -58,66 +56,52 @@ def claimed(folder: Path, kind: Kind, names: Collection[str]) -> Iterator[set[st
     """
     _check(folder, kind, names)
     with _alone(folder, kind):
-        yield _claim(folder, kind, names)
+        before = _check(folder, kind, names)
+        _write_mark(folder, kind, before | set(names))
+        _remove_leftovers(folder, {MARK, *before, *names})
+        yield before
 
 
-@contextmanager
-def building(folder: Path, kind: Kind) -> Iterator[Path]:
-    """An empty folder for all that is to be in `folder`: its files go there at the end, or not at all.
+def put(folder: Path, kind: Kind, files: Mapping[str, bytes]) -> None:
+    """Write the files into the folder, all of them made before the first is written; the page comes last.
 
     What calmoe wrote there before and does not write now goes. A folder in it that has a page of its own
     gets a mark of its own.
     """
-    owned(folder, kind)
-    with _alone(folder, kind):
-        built = inside(folder, UNFINISHED)
-        shutil.rmtree(built, ignore_errors=True)  # a killed process left it
-        built.mkdir()
-        try:
-            yield built
-            places = _places(built)
-            for place, files in places.items():
-                _check(_at(folder, place), kind, files)
-            with ExitStack() as stack:
-                before = {
-                    place: stack.enter_context(claimed(_at(folder, place), kind, files))
-                    for place, files in places.items()
-                    if place
-                }
-                before[""] = _claim(folder, kind, places[""])
-                for place, files in reversed(places.items()):  # the page that leads to the others comes last
-                    _replace(_at(folder, place), kind, before[place], files)
-        finally:
-            shutil.rmtree(built, ignore_errors=True)
+    places = _places(files)
+    for place, parts in places.items():
+        _check(_at(folder, place), kind, parts)
+    with ExitStack() as stack:
+        before = {
+            place: stack.enter_context(claimed(_at(folder, place), kind, parts))
+            for place, parts in places.items()
+        }
+        for place, parts in reversed(places.items()):  # the page that leads to the others comes last
+            _replace(_at(folder, place), kind, before[place], parts)
 
 
-def _claim(folder: Path, kind: Kind, names: Collection[str]) -> set[str]:
-    before = _check(folder, kind, names)
-    _write_mark(folder, kind, before | set(names))
-    _remove_leftovers(folder, {MARK, *before, *names})
-    return before
-
-
-def _replace(folder: Path, kind: Kind, before: set[str], files: Mapping[str, Path]) -> None:
+def _replace(folder: Path, kind: Kind, before: set[str], files: Mapping[str, bytes]) -> None:
     for name in sorted(files, key=lambda name: name == PAGE):  # where the page is, all is
         path = _at(folder, name)
         path.parent.mkdir(exist_ok=True)
-        os.replace(files[name], path)
+        write_whole(path, files[name])
     for path in (_at(folder, name) for name in before - set(files)):
         if path.is_file():
             path.unlink()
     _write_mark(folder, kind, files)
 
 
-def _places(built: Path) -> dict[str, dict[str, Path]]:
-    """The files by name in each folder that has a page; "" is the folder that was built."""
-    paths = sorted(path for path in built.rglob("*") if path.is_file())
-    apart = {path.parent for path in paths if path.name == PAGE} - {built}
-    places: dict[str, dict[str, Path]] = {"": {}}
-    for path in paths:
-        place = next((folder for folder in path.parents if folder in apart), built)
-        named = places.setdefault("" if place == built else place.relative_to(built).as_posix(), {})
-        named[path.relative_to(place).as_posix()] = path
+def _places(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+    """The files by name in each folder that has a page; "" is the folder itself.
+
+    >>> _places({"report.html": b"", "art/report.html": b"", "art/figures/a.png": b""})
+    {'': {'report.html': b''}, 'art': {'report.html': b'', 'figures/a.png': b''}}
+    """
+    apart = {name.rpartition("/")[0] for name in files if name.endswith(f"/{PAGE}")}
+    places: dict[str, dict[str, bytes]] = {"": {}}
+    for name, data in files.items():
+        place = name.partition("/")[0] if name.partition("/")[0] in apart else ""
+        places.setdefault(place, {})[name.removeprefix(f"{place}/")] = data
     return places
 
 

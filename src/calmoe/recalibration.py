@@ -120,24 +120,24 @@ class RoutingRecalibration:
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""
-        coefficients = self._fitted()
-        write_json(
-            path,
-            {
-                "kind": "RoutingRecalibration",
-                "bins": self.bins,
-                "rate": self.rate,
-                "rounds": self.rounds,
-                "seed": self.seed,
-                "temperature": self.temperature_.temperature_,
-                "temperature_status": self.temperature_.status_,
-                "coefficients": coefficients.tolist(),
-                "steps": self.rounds_,
-                "status": self.status_,
-                "message": self.message_,
-                "gain": [self.gain_, self.gain_error_] if np.isfinite(self.gain_) else None,
-            },
-        )
+        write_json(path, self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `save` writes."""
+        return {
+            "kind": "RoutingRecalibration",
+            "bins": self.bins,
+            "rate": self.rate,
+            "rounds": self.rounds,
+            "seed": self.seed,
+            "temperature": self.temperature_.temperature_,
+            "temperature_status": self.temperature_.status_,
+            "coefficients": self._fitted().tolist(),
+            "steps": self.rounds_,
+            "status": self.status_,
+            "message": self.message_,
+            "gain": [self.gain_, self.gain_error_] if np.isfinite(self.gain_) else None,
+        }
 
     @classmethod
     def load(cls, path: str | Path) -> "RoutingRecalibration":

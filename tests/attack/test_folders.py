@@ -16,6 +16,7 @@ import torch
 from typer.testing import CliRunner
 
 import calmoe
+from calmoe import ownership
 from calmoe.cli import app
 from calmoe.errors import InputError
 from calmoe.experiments import export as export_room
@@ -27,7 +28,7 @@ from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.files import inside, open_lock, open_regular, write_json
-from calmoe.ownership import Kind, building, claimed, owned
+from calmoe.ownership import Kind, claimed, owned
 from calmoe.predictions import Predictions
 from calmoe.validation import read_document
 
@@ -154,10 +155,7 @@ NONE = Kind("audit", "--out", lambda folder: set())
 
 
 def put(folder, *names, kind=NONE):
-    with building(folder, kind) as built:
-        for name in names:
-            (built / name).parent.mkdir(exist_ok=True, parents=True)
-            (built / name).write_text("ours")
+    ownership.put(folder, kind, dict.fromkeys(names, b"ours"))
 
 
 def test_a_folder_is_claimed_if_new_empty_or_its_own(tmp_path):
@@ -204,8 +202,8 @@ def test_what_was_stopped_goes_on(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             put(tmp_path / "first", "a")
     assert not (tmp_path / "first").exists()
-    (tmp_path / "first/.calmoe-unfinished/figures").mkdir(parents=True)  # as a kill leaves it
-    (tmp_path / "first" / f"..calmoe.json.{LEFT}").touch()
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / f"..calmoe.json.{LEFT}").touch()  # as a kill leaves it
     put(tmp_path / "first", "a")
     assert sorted(tree(tmp_path / "first")) == [".calmoe.json", "a"]
 

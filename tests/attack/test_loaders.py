@@ -34,7 +34,7 @@ from calmoe.experiments.validation import check_record, check_sessions, read_his
 from calmoe.mixture import MixtureClassifier, MixtureHead, combine
 from calmoe.pretrained import load_tokenizer
 from calmoe.recalibration import RoutingRecalibration
-from calmoe.report.curves import curves, read_curves, write_curves
+from calmoe.report.curves import curves, curves_file, read_curves
 from calmoe.training import latest_state
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.validation import parse_json
@@ -587,7 +587,9 @@ def test_a_checkpoint_whose_note_has_no_sense_is_passed_over(tmp_path, note):
 
 def test_curves_that_load_have_one_shape(tmp_path):
     numbers = [curves(method, mixture(0), mixture(1), "hard", HISTORY) for method in ("vanilla", "robust")]
-    path = write_curves(numbers, tmp_path)
+    name, data = curves_file(numbers)
+    path = tmp_path / name
+    path.write_bytes(data)
     content = json.loads(path.read_text())
     assert read_curves(path) == content
     for mutant in mutants(content, 100):

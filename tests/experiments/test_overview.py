@@ -11,7 +11,7 @@ from calmoe.experiments import reporting
 from calmoe.experiments.overview import left_over, overview_of, overview_page, overview_tables
 from calmoe.experiments.page_words import CAPTIONS, HOW, captions
 from calmoe.experiments.pages import run_captions, run_page
-from calmoe.experiments.reporting import Written, tables
+from calmoe.experiments.reporting import Made, tables
 from calmoe.experiments.sources import Source, Sources
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.titles import run_title
@@ -229,22 +229,16 @@ def test_a_target_named_as_the_reports_own_files_gets_another_folder():
     assert "target-Tables/report.html" in links.values()
 
 
-def test_every_target_is_written_where_its_link_leads(monkeypatch, tmp_path):
-    places = []
-
-    def write_run(sources, to, data, pdf):
-        places.append(to.relative_to(tmp_path))
-        to.mkdir(parents=True)
-        (to / "report.html").write_text("a whole report")
-        return Written(to / "report.html", [], [], {})
-
-    monkeypatch.setattr(reporting, "_write_run", write_run)
+def test_every_target_is_written_where_its_link_leads(monkeypatch):
+    made = Made({"report.html": b"a whole report"}, [], [], {})
+    monkeypatch.setattr(reporting, "_run_report", lambda sources, data, pdf: made)
     monkeypatch.setattr(overview_room, "overview_figures", lambda of, curves: ({}, {}))
-    page = reporting._write_overview(overview(["tables", "report.html"]), tmp_path, None, False).page
-    assert sorted(map(str, places)) == ["target-report.html", "target-tables"]
-    for place in places:
-        assert f'href="{place}/report.html"' in page.read_text()
-    assert (tmp_path / "tables/corrected.csv").exists()
+    files = reporting._overview_report(overview(["tables", "report.html"]), None, False).files
+    pages = {name for name in files if name.endswith("/report.html")}
+    assert pages == {"target-report.html/report.html", "target-tables/report.html"}
+    for name in pages:
+        assert f'href="{name}"' in files["report.html"].decode()
+    assert "tables/corrected.csv" in files
 
 
 def test_words_fit_what_the_run_has():

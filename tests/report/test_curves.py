@@ -9,7 +9,7 @@ from calmoe.errors import InputError
 from calmoe.metrics import accuracy, ece
 from calmoe.objectives import routing_relevant
 from calmoe.predictions import Predictions
-from calmoe.report.curves import LARGE, curves, per_expert, reachable, read_curves, write_curves
+from calmoe.report.curves import LARGE, curves, curves_file, per_expert, reachable, read_curves
 from synthetic_curves import HISTORY, mixture
 
 VALIDATION, TEST = mixture(0), mixture(1)
@@ -163,18 +163,18 @@ def test_reachable_is_the_lower_envelope(numbers):
 
 
 def test_files_come_back_to_six_digits_and_large_ones_are_packed(numbers, tmp_path):
-    path = write_curves([numbers], tmp_path)
-    (back,) = read_curves(path)
-    assert path.name == "curves.json"
+    name, data = curves_file([numbers])
+    (tmp_path / name).write_bytes(data)
+    (back,) = read_curves(tmp_path / name)
+    assert name == "curves.json"
     assert back["frontier"]["ece"] == pytest.approx(numbers["frontier"]["ece"], rel=1e-5)
     assert back["rows"] == numbers["rows"]
-    many = [numbers] * (LARGE // path.stat().st_size + 1)
-    packed = write_curves(many, tmp_path)
-    assert packed.name == "curves.json.gz"
-    assert not path.exists()  # never two files that may disagree
-    assert len(read_curves(packed)) == len(many)
-    first = packed.read_bytes()
-    assert write_curves(many, tmp_path).read_bytes() == first
+    many = [numbers] * (LARGE // len(data) + 1)
+    name, packed = curves_file(many)
+    (tmp_path / name).write_bytes(packed)
+    assert name == "curves.json.gz"
+    assert len(read_curves(tmp_path / name)) == len(many)
+    assert curves_file(many) == (name, packed)
 
 
 def test_another_file_is_refused(tmp_path):

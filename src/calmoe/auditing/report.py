@@ -26,10 +26,10 @@ from calmoe.auditing.surface import Surface, surface
 from calmoe.auditing.target import Target, check_target, predict_target
 from calmoe.auditing.witness import Hidden, hidden
 from calmoe.errors import InputError
-from calmoe.files import inside, write_json, write_whole
+from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
 from calmoe.mixture import combine
-from calmoe.ownership import PAGE, building
+from calmoe.ownership import PAGE, put
 from calmoe.predictions import Predictions
 from calmoe.report.drawing import Drawn
 
@@ -115,20 +115,20 @@ class AuditReport:
         from calmoe.auditing.page import page
         from calmoe.report.drawing import rendered
 
-        folder, origin = Path(folder), dict(origin or {})
-        with building(folder, AUDIT) as built:
-            pictures = {name: (rendered(drawn, "png"), drawn.alt) for name, drawn in self.figures().items()}
-            write_whole(built / PAGE, page(self, pictures, origin).html().encode())
-            write_json(built / "audit.json", {"origin": origin, **self.to_dict()})
-            if self.repair is not None:
-                self.repair.fitted.save(built / "repair.json")
-            if self.fragility is not None:
-                tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
-                write_whole(built / "reweightings.safetensors", safetensors.numpy.save(tensors))
-            (built / "figures").mkdir()
-            for name, (picture, _) in pictures.items():
-                write_whole(inside(built, "figures", f"{name}.png"), picture)
-        return folder / PAGE
+        origin = dict(origin or {})
+        pictures = {name: (rendered(drawn, "png"), drawn.alt) for name, drawn in self.figures().items()}
+        files = {
+            PAGE: page(self, pictures, origin).html().encode(),
+            "audit.json": json_bytes({"origin": origin, **self.to_dict()}),
+            **{f"figures/{name}.png": picture for name, (picture, _) in pictures.items()},
+        }
+        if self.repair is not None:
+            files["repair.json"] = json_bytes(self.repair.fitted.to_dict())
+        if self.fragility is not None:
+            tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
+            files["reweightings.safetensors"] = safetensors.numpy.save(tensors)
+        put(Path(folder), AUDIT, files)
+        return Path(folder) / PAGE
 
 
 def audit(

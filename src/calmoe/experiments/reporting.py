@@ -30,8 +30,8 @@ from calmoe.experiments.sources import (
 from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.titles import changes, run_title
 from calmoe.experiments.validation import read_history
-from calmoe.files import inside, write_json, write_whole
-from calmoe.ownership import PAGE, building
+from calmoe.files import inside, json_bytes
+from calmoe.ownership import PAGE, owned, put
 from calmoe.report import (
     Grid,
     compare,
@@ -44,8 +44,8 @@ from calmoe.report import (
     summarise,
 )
 from calmoe.report.comparison import no_test, verdict
-from calmoe.report.curves import read_curves, write_curves
-from calmoe.report.drawing import Drawn, draw_all, save
+from calmoe.report.curves import curves_file, parse_curves
+from calmoe.report.drawing import Drawn, draw_all, rendered
 from calmoe.report.eta_gamma import eta_gamma_figure, eta_gamma_table
 from calmoe.report.examples import domain_examples, examples_figure
 from calmoe.report.figures import draw
@@ -53,6 +53,7 @@ from calmoe.report.page import Picture
 from calmoe.report.published import published, table_of
 from calmoe.report.sweeps import sweep_caption, sweep_figure
 
+Files = dict[str, bytes]  # by their names in the report's folder
 PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
 SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("accuracy", "ece", "ece_ts")))
 
@@ -94,17 +95,18 @@ def tables(sources: Sources) -> dict[str, Grid]:
 
 
 def figures(
-    sources: Sources, to: Path, dataset: Callable[[], ShiftDataset]
-) -> tuple[dict[str, Drawn], dict[str, str]]:
-    """All figures by name, and by name why one is missing; the numbers behind them are left in `to`."""
+    sources: Sources, dataset: Callable[[], ShiftDataset]
+) -> tuple[dict[str, Drawn], dict[str, str], Files]:
+    """All figures by name; by name why one is missing; and the files with the numbers behind them."""
     drawn: dict[str, Drawn] = {}
     missing: dict[str, str] = {}
+    files: Files = {}
     later: dict[str, Callable[[], Drawn]] = {}
     if sources.runs:
-        drawn, missing = draw(read_curves(write_curves(sources.curves, to)))  # as anyone can from that file
-        later["examples"] = lambda: examples_figure(
-            _kept(run_examples(sources, dataset()), to / "examples.json")
-        )
+        name, data = curves_file(sources.curves)
+        files[name] = data
+        drawn, missing = draw(parse_curves(name, data))  # as anyone can from that file
+        later["examples"] = lambda: examples_figure(_kept(run_examples(sources, dataset()), files))
     spec = sources.record["spec"]
     if sources.runs and spec.get("target"):
         later["domains"] = lambda: domain_examples(domain_images(dataset(), spec["target"]))
@@ -114,12 +116,12 @@ def figures(
     if "eta" in sources.sweeps:
         later["eta_gamma"] = partial(eta_gamma_figure, sources.sweeps["eta"].rows, spec["dataset"])
     also, not_drawn = draw_all(later)
-    return drawn | also, missing | not_drawn
+    return drawn | also, missing | not_drawn, files
 
 
-def _kept(found: dict[str, Any], path: Path) -> dict[str, Any]:
-    write_whole(path, json.dumps(found, separators=(",", ":")).encode())  # pixels: no line each
-    return found
+def _kept(examples: dict[str, Any], files: Files) -> dict[str, Any]:
+    files["examples.json"] = json.dumps(examples, separators=(",", ":")).encode()  # pixels: no line each
+    return examples
 
 
 def timing(runs: Sequence[Source]) -> dict[str, dict[str, float]]:
@@ -167,85 +169,97 @@ def write_report(
             f"there is no {data}: --data is the folder with the dataset's files, or leave it out"
         )
     where = to or inside(folders[0], "report")
-    with building(where, REPORT) as built, threads(1):  # on a busy machine two take ten times as long
+    owned(where, REPORT)  # somebody else's folder is refused before the work
+    with threads(1):  # on a busy machine two take ten times as long
         targets = read_targets(folders)
-        if len(targets) == 1:
-            (sources,) = targets.values()
-            written = _write_run(sources, built, data, pdf)._replace(older=overview.left_over(where))
-        elif to is None:
+        if len(targets) > 1 and to is None:
             raise InputError(
                 f"runs on {len(targets)} targets make a report of their own: say where, --to DIR"
             )
+        if len(targets) == 1:
+            (sources,) = targets.values()
+            older: Sequence[str] = overview.left_over(where)
+            made = _run_report(sources, data, pdf)
         else:
             several = overview.overview_of(targets)
             older = overview.left_over(where, several.folders.values())
-            written = _write_overview(several, built, data, pdf, older)
-    return written._replace(page=where / PAGE)
+            made = _overview_report(several, data, pdf, older)
+    put(where, REPORT, made.files)
+    return Written(where / PAGE, made.tables, made.figures, made.missing, older)
 
 
-def _write_run(sources: Sources, to: Path, data: Path | None, pdf: bool) -> Written:
+class Made(NamedTuple):
+    """A report before it is written: its files, and what `Written` says of them."""
+
+    files: Files
+    tables: list[str]
+    figures: list[str]
+    missing: dict[str, str]
+
+
+def _run_report(sources: Sources, data: Path | None, pdf: bool) -> Made:
     dataset = cache(partial(run_dataset, sources, data))
     if data is not None and sources.runs and has_images(sources):
-        dataset()  # wrong data that were asked for are refused before anything is written
+        dataset()  # wrong data that were asked for are refused before the work
     grids = tables(sources)
-    to.mkdir(parents=True, exist_ok=True)
-    drawn, missing = figures(sources, to, dataset)
+    drawn, missing, files = figures(sources, dataset)
     protocol = sources.record["spec"]["protocol"]
     swept = {f"sweep_{name}": sweep_caption(sweep.rows, protocol) for name, sweep in sources.sweeps.items()}
-    pictures, unsaved = _write_all(to, grids, drawn, run_captions(sources) | swept, sources.all, pdf)
+    pictures, unsaved = _add_all(files, grids, drawn, run_captions(sources) | swept, sources.all, pdf)
     missing |= unsaved
     if sources.runs:
-        _write_rows(to / RESULTS, sources.rows)
-        write_json(to / "timing.json", timing(sources.runs))
+        files[RESULTS] = _lines(sources.rows)
+        files["timing.json"] = json_bytes(timing(sources.runs))
     for setting, sweep in sources.sweeps.items():
-        _write_rows(inside(to, f"sweep_{setting}.jsonl"), sweep.rows)
-    write_whole(to / PAGE, run_page(sources, grids, pictures, missing).html().encode())
-    return Written(to / PAGE, list(grids), list(pictures), missing)
+        files[f"sweep_{setting}.jsonl"] = _lines(sweep.rows)
+    files[PAGE] = run_page(sources, grids, pictures, missing).html().encode()
+    return Made(files, list(grids), list(pictures), missing)
 
 
-def _write_overview(
-    of: overview.Overview, to: Path, data: Path | None, pdf: bool, older: Sequence[str] = ()
-) -> Written:
+def _overview_report(
+    several: overview.Overview, data: Path | None, pdf: bool, older: Sequence[str] = ()
+) -> Made:
+    files: Files = {}
     missing: dict[str, str] = {}
-    for target, sources in of.targets.items():
-        written = _write_run(sources, inside(to, of.folders[target]), data, pdf)
-        missing |= {f"{target}/{name}": reason for name, reason in written.missing.items()}
-    grids = overview.overview_tables(of)
-    curves = {target: sources.curves for target, sources in of.targets.items()}
-    drawn, undrawn = overview.overview_figures(of, curves)
-    pictures, unsaved = _write_all(to, grids, drawn, overview.CAPTIONS, of.all, pdf)
+    for target, sources in several.targets.items():
+        made = _run_report(sources, data, pdf)
+        files |= {f"{several.folders[target]}/{name}": content for name, content in made.files.items()}
+        missing |= {f"{target}/{name}": reason for name, reason in made.missing.items()}
+    grids = overview.overview_tables(several)
+    curves = {target: sources.curves for target, sources in several.targets.items()}
+    drawn, undrawn = overview.overview_figures(several, curves)
+    pictures, unsaved = _add_all(files, grids, drawn, overview.CAPTIONS, several.all, pdf)
     undrawn |= unsaved
-    _write_rows(to / RESULTS, of.rows)
-    page = overview.overview_page(of, grids, pictures, undrawn, older)
-    write_whole(to / PAGE, page.html().encode())
-    return Written(to / PAGE, list(grids), list(pictures), missing | undrawn, older)
+    files[RESULTS] = _lines(several.rows)
+    files[PAGE] = overview.overview_page(several, grids, pictures, undrawn, older).html().encode()
+    return Made(files, list(grids), list(pictures), missing | undrawn)
 
 
-def _write_all(
-    to: Path,
+def _add_all(
+    files: Files,
     grids: Mapping[str, Grid],
     drawn: Mapping[str, Drawn],
     captions: Mapping[str, str],
     sources: Sequence[Source],
     pdf: bool,
 ) -> tuple[dict[str, Picture], dict[str, str]]:
-    """The tables, the figures and their sources as files; the figures again for the page, or why not."""
-    for folder in ("tables", "figures"):
-        (to / folder).mkdir(parents=True, exist_ok=True)
-    write_whole(to / "tables.md", "\n".join(grid.markdown() for grid in grids.values()).encode())
+    """Add the tables, the figures and their sources; the figures again for the page, or why not."""
+    files["tables.md"] = "\n".join(grid.markdown() for grid in grids.values()).encode()
     for name, grid in grids.items():
-        write_whole(inside(to, "tables", f"{name}.tex"), grid.latex().encode())
-        write_whole(inside(to, "tables", f"{name}.csv"), grid.csv().encode())
-    write_json(to / "sources.json", portable([{**s.record, "sessions": s.sessions} for s in sources]))
+        files[f"tables/{name}.tex"] = grid.latex().encode()
+        files[f"tables/{name}.csv"] = grid.csv().encode()
+    files["sources.json"] = json_bytes(portable([{**s.record, "sessions": s.sessions} for s in sources]))
     pictures, missing = {}, {}
     for name, figure in drawn.items():
         try:
-            path, *_ = save(figure, inside(to, "figures", name), formats=("png", "pdf") if pdf else ("png",))
-            pictures[name] = Picture(name, path.read_bytes(), figure.alt, captions[name])
+            images = {kind: rendered(figure, kind) for kind in (("png", "pdf") if pdf else ("png",))}
         except InputError as error:
             missing[name] = str(error)
+            continue
+        files |= {f"figures/{name}.{kind}": image for kind, image in images.items()}
+        pictures[name] = Picture(name, images["png"], figure.alt, captions[name])
     return pictures, missing
 
 
-def _write_rows(path: Path, rows: Rows) -> None:
-    write_whole(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
+def _lines(rows: Rows) -> bytes:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from calmoe.arrays import as_numpy
+from calmoe.arrays import as_numpy, as_tensor
 from calmoe.errors import InputError
 from calmoe.formats.budget import Budget
 from calmoe.formats.naming import ARRAYS, Table, check_names, from_arrays, quoted
@@ -61,7 +61,8 @@ def _saved(tensors: dict[str, Tensor], note: str, budget: Budget) -> Table:
         )
     for name, values in categories.items():
         groups[name] = _named(name, groups.get(name), values, budget)
-    return Table({name: tensors[name] for name in ARRAYS if name in tensors}, groups, metadata)
+    arrays = {name: as_tensor(as_numpy(tensors[name])) for name in ARRAYS if name in tensors}
+    return Table(arrays, groups, metadata)
 
 
 def _named(name: str, codes: np.ndarray | None, values: Any, budget: Budget) -> np.ndarray:

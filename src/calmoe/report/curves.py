@@ -5,6 +5,7 @@ or group would have is None, never zero; a subset that the data do not have is n
 """
 
 import gzip
+import io
 import json
 import math
 import warnings
@@ -20,7 +21,6 @@ from torch import Tensor
 
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
 from calmoe.errors import InputError, about
-from calmoe.files import write_whole
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
 from calmoe.metrics.groups import column_groups
 from calmoe.mixture import MixtureOutput
@@ -103,29 +103,41 @@ def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -
     return np.where(np.isfinite(within), within, np.nan)
 
 
-def write_curves(of_runs: Sequence[Curves], folder: Path) -> Path:
-    """Write `curves.json`, numbers to six significant digits, one line a dict; compressed if large."""
+def curves_file(of_runs: Sequence[Curves]) -> tuple[str, bytes]:
+    """The name and content of `curves.json`, numbers to six significant digits, one line a dict.
+
+    Compressed if large, as `curves.json.gz`.
+    """
     lines = ",\n".join(json.dumps(_rounded(c), allow_nan=False, separators=(",", ":")) for c in of_runs)
-    data, path = f"[\n{lines}\n]\n".encode(), folder / "curves.json"
-    packed = path.with_suffix(".json.gz")
+    data = f"[\n{lines}\n]\n".encode()
     if len(data) > LARGE:
-        data, path, packed = gzip.compress(data, mtime=0), packed, path
-    write_whole(path, data)
-    packed.unlink(missing_ok=True)
-    return path
+        return "curves.json.gz", gzip.compress(data, mtime=0)
+    return "curves.json", data
 
 
 def read_curves(path: Path) -> list[Curves]:
-    """What `write_curves` wrote: the figures can be drawn from this file alone."""
+    """The content of such a file: the figures can be drawn from it alone."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            of_runs = parse_json(stream.read(MOST_BYTES + 1))
-    except (OSError, EOFError, zlib.error, InputError) as error:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as error:
         raise InputError(f"{path}: not a readable file of curves ({error})") from None
-    if not isinstance(of_runs, list):
-        raise InputError(f"{path}: not a file of curves (expected a list, one dict a method and seed)")
     with about(path):
-        return check_curves(of_runs, BINS, HISTOGRAM_BINS, len(QUANTILES))
+        return parse_curves(path.name, data)
+
+
+def parse_curves(name: str, data: bytes) -> list[Curves]:
+    """What `curves_file` gave."""
+    try:
+        if name.endswith(".gz"):
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = stream.read(MOST_BYTES + 1)
+        of_runs = parse_json(data)
+    except (OSError, EOFError, zlib.error, InputError) as error:
+        raise InputError(f"not a readable file of curves ({error})") from None
+    if not isinstance(of_runs, list):
+        raise InputError("not a file of curves (expected a list, one dict a method and seed)")
+    return check_curves(of_runs, BINS, HISTOGRAM_BINS, len(QUANTILES))
 
 
 def _parts(test: Predictions, hard: str | None) -> dict[str, Tensor]:
