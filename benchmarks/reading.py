@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-ROWS, CLASSES, ROUNDS = 1_000_000, 12, 3
+ROWS, CLASSES, ROUNDS = 1_000_000, 12, 5
 WRITE = """
 import sys
 import numpy as np

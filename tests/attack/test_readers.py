@@ -424,6 +424,35 @@ def test_metadata_that_would_not_come_back_is_not_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+# --- damage
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet", "safetensors", "csv"])
+def test_any_damaged_byte_is_read_or_refused(tmp_path, suffix):
+    path = tmp_path / f"p.{suffix}"
+    sites = ["a", "b", "a"]
+    if suffix == "npz":
+        np.savez(path, probs=np.ones((3, 1)), site=sites)
+    elif suffix == "parquet":
+        table = pa.table({"prob_0": [1.0] * 3, "site": sites}).replace_schema_metadata()
+        pq.write_table(table, path, compression="none", write_statistics=False, store_schema=False)
+    elif suffix == "safetensors":
+        Predictions.from_probs(np.ones((3, 1)), groups={"site": sites}).save(path)
+    else:
+        path.write_text("prob_0,site\n" + "".join(f'1,"{site}"\n' for site in sites))
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x7F
+        path.write_bytes(damaged)
+        try:
+            p = Predictions.load(path)
+        except InputError as error:
+            assert len(str(error).splitlines()) == 1  # noqa: PT017
+        else:
+            assert len(p) <= 3
+
+
 # --- files that are no files
 
 

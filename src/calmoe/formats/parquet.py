@@ -20,6 +20,7 @@ def read(path: Path, budget: Budget) -> dict[str, np.ndarray]:
             text = [field.name for field in file.schema_arrow if _is_text(field.type)]
             # repeated text stays a dictionary: a small file can repeat a long one very often
             table = parquet.ParquetFile(stream, read_dictionary=text).read()
+            table.validate(full=True)  # a damaged file points outside its dictionaries
             stored = dict(zip(table.column_names, table.columns, strict=True))
             return {name: _plain(name, column, budget) for name, column in stored.items()}
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -41,12 +42,10 @@ def _check(file: parquet.ParquetFile, budget: Budget) -> None:
             )
     if metadata.num_rows < 0:
         raise InputError("not a readable parquet file (a negative number of rows)")
-    groups, columns = range(metadata.num_row_groups), range(metadata.num_columns)
-    chunks = (metadata.row_group(group).column(column) for group in groups for column in columns)
-    pages = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
-    budget.spend(
-        max(pages, metadata.num_rows * len(schema) * CELL) + len(schema) * (1 + len(groups)) * COLUMN
-    )
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    pages = sum(max(0, group.total_byte_size) for group in groups)
+    cells = metadata.num_rows * len(schema) * CELL
+    budget.spend(max(pages, cells) + len(schema) * (1 + len(groups)) * COLUMN)
 
 
 def _kind(stored: pyarrow.DataType) -> pyarrow.DataType:
