@@ -16,8 +16,7 @@ def starved(error: BaseException | None) -> bool:
 def limit_data(most: int) -> None:
     """Let malloc fail beyond `most` bytes more than now; the hard limit stays, so that it can be raised."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    used = int(_status("VmData")) * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (hard if most == hard else used + most, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (int(_status("VmData")) * 1024 + most, hard))
 
 
 def start_measuring() -> float:

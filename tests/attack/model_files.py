@@ -73,7 +73,7 @@ def attempt_head(random: Random, seeds: Any, folder: Path) -> None:
 
 def _moderate(model: nn.Module) -> bool:
     """No weight so large that finite ones overflow."""
-    return all(float(weight.abs().max()) < 1e4 for weight in model.parameters() if weight.numel())
+    return all(float(weight.detach().abs().max()) < 1e4 for weight in model.parameters() if weight.numel())
 
 
 def _check_weights(loaded: dict[str, Tensor], path: Path, but: str = "\0") -> None:

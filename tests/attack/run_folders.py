@@ -19,6 +19,7 @@ from attack.forging import OTHER_TARGETS, forge, injure
 from attack.running import Lost, Target, Wrong
 from attack.running import attack as run_attack
 from attack.watching import unchanged
+from calmoe.errors import InputError
 from calmoe.experiments import overview, reporting
 from calmoe.experiments.curves import run_curves
 from calmoe.experiments.sealing import MARK, read_sealed, seal, write_sealed
@@ -128,17 +129,21 @@ def attempt(random: Random, seeds: Seeds, folder: Path) -> None:
     damage = random.choice((injure, forge))
     damage(run, random)
     _write(DECOYS, here / "own")
-    before = (run / RESULTS).read_bytes() if (run / RESULTS).is_file() else b""
+    before = _results(run)
     arguments, written = _command(kind, run, here, random)
     try:
         with unchanged(folder, lambda path: _may_change(path, f"deep/er/{kind}", written)):
             call(arguments)
-    finally:
-        after = (run / RESULTS).read_bytes() if (run / RESULTS).is_file() else b""
+    except InputError:
+        if _results(run) != before:
+            raise Lost(len(before)) from None
+        raise
     if damage is injure:
-        _check_injured(arguments, files, after, seeds, here / "new")
-    elif arguments[0] not in ("run", "sweep") and after != before:
-        raise Lost(len(before))
+        _check_injured(arguments, files, _results(run), seeds, here / "new")
+
+
+def _results(run: Path) -> bytes:
+    return (run / RESULTS).read_bytes() if (run / RESULTS).is_file() else b""
 
 
 def _command(kind: str, run: Path, here: Path, random: Random) -> tuple[list[str], str]:
@@ -184,10 +189,9 @@ def _may_change(path: str, run: str, written: str) -> bool:
 
 def _check_injured(arguments: list[str], files: Files, results: bytes, seeds: Seeds, new: Path) -> None:
     """Damage is told or mended, never used: rows are a subset of the old ones, exports are the old ones."""
-    command = arguments[0]
-    if command in ("run", "sweep") and not set(results.splitlines()) <= set(files[RESULTS].splitlines()):
+    if "--only-report" in arguments and not set(results.splitlines()) <= set(files[RESULTS].splitlines()):
         raise Wrong("damage changed the results: other rows")
-    if command == "export" and files is seeds.run and "--scaled" not in arguments:
+    if arguments[0] == "export" and files is seeds.run and "--scaled" not in arguments:
         for name, content in _files(new).items():
             if name.endswith(".safetensors") and content != seeds.exported[name]:
                 raise Wrong(f"damage changed an export: {name}")

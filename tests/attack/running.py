@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -35,6 +34,7 @@ LONGEST = 10.0  # seconds of a case, not counting those in which other processes
 BATCH = 50
 WORKERS = 2
 MOST_DATA = 2 << 30  # bytes beyond the baseline, after which malloc fails
+MORE_DATA = 4 << 30  # for those that it failed, to see what they really take
 KEPT = Path(tempfile.gettempdir()) / "calmoe-attack"
 FORK = get_context("fork")
 
@@ -149,7 +149,8 @@ def _attack(target: Target, cases: int, seed: int, progress: Callable[[int, int]
             for i, worker in enumerate(workers):
                 if worker.waiting and (found := _listen(worker)):
                     endings += found
-                    if not worker.process.is_alive() or found[-1].kind in ("hangs", "crashes"):
+                    if found[-1].kind in ("hangs", "crashes"):
+                        _keep(scratch / f"worker-{i}", f"{target.name}-{seed}-{found[-1].number}")
                         left.extendleft(reversed(worker.waiting))
                         workers[i] = _start(target, seeds, seed, scratch / f"worker-{i}")
             if not endings:
@@ -216,7 +217,7 @@ def _start(target: Target, seeds: Any, seed: int, folder: Path) -> Worker:
 
 def _work(pipe: Connection, other: Connection, target: Target, seeds: Any, seed: int, folder: Path) -> None:
     other.close()
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no orphans
+    _die_with_parent()
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     forbid()
@@ -258,18 +259,19 @@ def _ending(number: int, error: BaseException) -> Ending:
 
 
 def _with_more_memory(target: Target, seeds: Any, seed: int, number: int, folder: Path) -> Ending:
-    """The case again in a fork that may have as much as it asks for: what does it really take?"""
+    """The case again in a fork that may have more; one that asks for still more counts as that much."""
     ours, theirs = FORK.Pipe()
 
     def work() -> None:
-        limit_data(resource.RLIM_INFINITY)
-        before = start_measuring()
+        _die_with_parent()
+        limit_data(MORE_DATA)
+        before, asked = start_measuring(), 0.0
         try:
             _attempt(target, seeds, seed, number, _fresh(folder))
             ending = Ending(number, "loaded")
         except BaseException as error:
-            ending = _ending(number, error)
-        ending.memory_mb = peak() - before
+            ending, asked = _ending(number, error), MORE_DATA / 1e6 if starved(error) else 0.0
+        ending.memory_mb = max(asked, peak() - before)
         theirs.send(ending)
 
     process = FORK.Process(target=work)
@@ -281,6 +283,10 @@ def _with_more_memory(target: Target, seeds: Any, seed: int, number: int, folder
         return Ending(number, "tracebacks", "the process died for want of memory")
     finally:
         process.join()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no orphans
 
 
 def _keep(folder: Path, name: str) -> None:
