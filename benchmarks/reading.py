@@ -1,11 +1,13 @@
 """Reading a table of 250 MB beside pandas: `python -m benchmarks.reading`.
 
-Every reading has a process of its own: seconds without imports, and the most memory that the process ever
-held, imports included. `read_table` gives named arrays, as pandas gives a frame; `Predictions.load` also
-takes logarithms and checks every row. (pyarrow imports pandas where it is installed, so all import it.)
+Every reading has a process of its own, with one thread: seconds without imports, and the most memory that
+the process ever held, imports included. `read_table` gives named arrays, as pandas gives a frame;
+`Predictions.load` also takes logarithms and checks every row. (pyarrow imports pandas where it is installed,
+so all import it.)
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -52,8 +54,10 @@ RIVALS = {
 
 
 def in_a_process(code: str, *arguments: object) -> str:
+    """What the code prints."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    alone = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=alone).stdout
 
 
 def measure(path: Path) -> dict[str, tuple[float, float]]:

@@ -23,6 +23,8 @@ from calmoe.mixture import MixtureOutput, combine
 from calmoe.validation import unique_keys
 
 LOGS = {"probs": "log_probs", "routing": "log_routing", "expert_probs": "expert_log_probs"}
+ROWS = 2**18
+"""Rows that are checked at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +167,7 @@ class Predictions:
             if not logs.is_floating_point():
                 raise InputError(f"{name} must hold floating-point numbers, not {logs.dtype}")
             remedy = "give log-probabilities (log_softmax of logits)"
-            _check_sums(name, logs.double().exp().sum(dim=-1), remedy)
+            _check_sums(name, _sums_of_logs(logs), remedy)
         if self.labels is not None:
             _check_labels(self.labels, n, classes)
         for name, column in self.groups.items():
@@ -226,6 +228,15 @@ def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -
         )
 
 
+def _sums(probs: Tensor) -> Tensor:
+    """Over the last axis, in double precision; some rows at a time, so as not to copy all of them."""
+    return torch.cat([part.double().sum(dim=-1) for part in probs.split(ROWS)])
+
+
+def _sums_of_logs(logs: Tensor) -> Tensor:
+    return torch.cat([part.double().exp().sum(dim=-1) for part in logs.split(ROWS)])
+
+
 def _check_labels(labels: Tensor, n: int, classes: int) -> None:
     if labels.shape != (n,):
         raise InputError(f"labels must be {n} integers, not shape {list(labels.shape)}")
@@ -278,14 +289,15 @@ def _logs(name: str, values: Tensor) -> Tensor:
     values = values.to(torch.promote_types(values.dtype, torch.float32))  # half is too coarse for a logarithm
     if name in LOGS.values():
         return values
-    outside = (values < -1e-6) | (values > 1 + 1e-6)
-    if outside.any():
-        row = _first(outside.flatten(1).any(dim=1))
-        raise InputError(
-            f"{name} must lie between 0 and 1, row {row} does not: give the softmax of logits, the exp of "
-            "logarithms, a hundredth of percentages"
-        )
-    _check_sums(name, values.double().sum(dim=-1), "normalise them, or give more decimals")
+    low, high = values.aminmax()
+    if not (low >= -1e-6 and high <= 1 + 1e-6):
+        outside = ((values < -1e-6) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
+        if outside.any():  # else there is NaN, which the sums tell
+            raise InputError(
+                f"{name} must lie between 0 and 1, row {_first(outside)} does not: give the softmax of "
+                "logits, the exp of logarithms, a hundredth of percentages"
+            )
+    _check_sums(name, _sums(values), "normalise them, or give more decimals")
     return values.clamp(0, 1).log_()
 
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -78,11 +79,7 @@ def _moderate(model: nn.Module) -> bool:
 
 def _check_weights(loaded: dict[str, Tensor], path: Path, but: str = "\0") -> None:
     """Every number is the file's, and finite."""
-    try:
-        stored, _ = read_safetensors(path.read_bytes())
-    except Malformed as error:
-        raise Wrong(f"loaded though malformed ({error})") from None
-    stored = {name: tensor for name, tensor in stored.items() if not name.startswith(but)}
+    stored = {name: tensor for name, tensor in _stored(path).items() if not name.startswith(but)}
     for name, tensor in loaded.items():
         if name not in stored:
             raise Wrong(f"a tensor is not the file's: {name}")
@@ -90,6 +87,13 @@ def _check_weights(loaded: dict[str, Tensor], path: Path, but: str = "\0") -> No
             raise Wrong(f"NaN or infinite weights: {name}")
         if not tensor.equal(stored[name].to(tensor.dtype)):
             raise Wrong(f"another tensor than the file's: {name}")
+
+
+def _stored(path: Path) -> dict[str, Tensor]:
+    try:
+        return read_safetensors(path.read_bytes())[0]
+    except Malformed as error:
+        raise Wrong(f"loaded though malformed ({error})") from None
 
 
 # --- a ResNet's weights
@@ -149,7 +153,7 @@ def _check_sums(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as file:
             member = file.testzip() or ""
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError) as error:
         raise Wrong(f"loaded though malformed ({type(error).__name__}): {error}") from None
     if "/data" in member:
         raise Wrong(f"loaded though its checksum is another: {member}")
@@ -190,19 +194,13 @@ def attempt_encoder(random: Random, seeds: dict[str, bytes], folder: Path) -> No
         tokenizer = load_tokenizer(folder)
         encoder = Encoder(folder)
         ids = tokenizer(["you are a kind person ."], truncation=True, max_length=8)["input_ids"]
-    _check_weights(
-        _as_stored(encoder.model.state_dict(), files["model.safetensors"]), folder / "model.safetensors"
-    )
+    stored = _stored(folder / "model.safetensors")
+    known = {name: tensor for name, tensor in encoder.model.state_dict().items() if name in stored}
+    _check_weights(known, folder / "model.safetensors")  # transformers renames and adds some
     with torch.no_grad():
         features = encoder.eval()(torch.tensor(ids, dtype=torch.int32))
     if _moderate(encoder) and not features.isfinite().all():
         raise Wrong("features are not finite: NaN")
-
-
-def _as_stored(loaded: dict[str, Tensor], data: bytes) -> dict[str, Tensor]:
-    """Those that the file names too: transformers renames and adds some."""
-    names = read_safetensors(data)[0] if data[:1] else {}
-    return {name: tensor for name, tensor in loaded.items() if name in names}
 
 
 TARGETS = [
