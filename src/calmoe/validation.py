@@ -84,6 +84,20 @@ def _finite(digits: str) -> float:
     return value
 
 
+def parse_number(text: str) -> float:
+    """As `float` reads it, but for the underscores and the digits of other scripts that it allows.
+
+    >>> parse_number(" -1e-3 ")
+    -0.001
+    >>> parse_number("1_0")
+    Traceback (most recent call last):
+    ValueError: 1_0
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)
+
+
 def number(
     field: str, value: Any, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
 ) -> float:

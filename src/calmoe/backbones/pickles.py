@@ -17,7 +17,7 @@ GROW = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD")  # what is below th
 
 
 class Excessive(ValueError):
-    """The file asks for more than any weights do."""
+    """The file asks for more than any weights do, or is not what was packed."""
 
 
 def check_effort(path: Path) -> None:
@@ -33,6 +33,8 @@ def check_effort(path: Path) -> None:
         members = archive.infolist()
         if sum(member.file_size for member in members) > path.stat().st_size:
             raise Excessive("it unpacks to more than its length")
+        if (damaged := archive.testzip()) is not None:
+            raise Excessive(f"{damaged} is not what was packed")
         for member in members:
             if member.filename.endswith(".pkl"):
                 _check_pickle(archive.read(member))

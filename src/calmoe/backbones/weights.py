@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from calmoe.backbones.pickles import check_effort
 from calmoe.backbones.resnet import BLOCKS, STAGES, ResNet
 from calmoe.errors import InputError, about
+from calmoe.escaping import visible
 from calmoe.pretrained import files_digest
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import WEIGHTS, check_finite
@@ -138,7 +139,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
         return _read_torch(path), ""
     with about(path):
         tensors, notes = read_tensors(path)
-    return tensors, notes.get("variant", "").partition(":")[0]
+    return tensors, visible(notes.get("variant", "")).partition(":")[0]
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

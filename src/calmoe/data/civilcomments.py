@@ -18,6 +18,7 @@ from calmoe.data.splits import last_rows_holdout, stratified_holdout
 from calmoe.data.text import check_classes, check_rows, data_folder, text_notes, token_ids
 from calmoe.errors import InputError
 from calmoe.files import is_utf8
+from calmoe.validation import parse_number
 
 FILE, WILDS = "all_data_with_identities.csv", "civilcomments_v1.0"
 GET_IT = "get WILDS' civilcomments_v1.0 (docs/text.md says where)"
@@ -111,7 +112,7 @@ def read_comments(path: Path) -> Comments:
     splits: list[str] = []
     scores: list[list[float]] = []
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
-        rows = csv.reader(stream)
+        rows = csv.reader(stream, strict=True)
         try:
             header = next(rows, [])
             _check_header(header)
@@ -170,7 +171,7 @@ def _score(name: str, value: str) -> float:
     if not value and name != TOXICITY:
         return 0.0
     try:
-        score = float(value)
+        score = parse_number(value)
     except ValueError:
         score = math.nan
     if not 0 <= score <= 1:

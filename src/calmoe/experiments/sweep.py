@@ -9,6 +9,7 @@ from calmoe.errors import InputError, check_known, shown
 from calmoe.experiments.methods import METHODS, Method
 from calmoe.experiments.spec import RunSpec, narrowed
 from calmoe.report.grid import shortest
+from calmoe.validation import parse_number
 
 KINDS: Mapping[str, type] = {"eta": float, "warmup": int}
 VALUES: Mapping[str, tuple[float, ...]] = {
@@ -83,9 +84,7 @@ def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
             setting, tuple(round(v * epochs / HORIZON) for v in values) if setting == "warmup" else values
         )
     try:
-        if "_" in text:  # float takes 1_0 for 10
-            raise ValueError
-        numbers = tuple(float(part) for part in text.split(","))
+        numbers = tuple(parse_number(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"values {shown(text)}: write numbers by commas, such as 0.5,1,2") from None
     sweep = make_sweep(setting, tuple(int(v) if v.is_integer() else v for v in numbers))

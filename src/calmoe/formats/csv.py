@@ -20,6 +20,7 @@ from calmoe.errors import InputError
 from calmoe.formats.budget import Budget
 from calmoe.formats.naming import check_names, quoted
 from calmoe.formats.text import distinct, repeat
+from calmoe.validation import parse_number
 
 BLOCK = 2**20
 LINE_END = re.compile(rb"[\r\n]")
@@ -192,19 +193,12 @@ def _numbers(name: str, cells: pyarrow.ChunkedArray, data: bytes) -> np.ndarray:
     numbers = np.empty(len(cells))
     for row, value in enumerate(cells.to_pylist()):
         try:
-            numbers[row] = _float(value)
+            numbers[row] = parse_number(value)
         except ValueError:
             line = [number for number, _ in _lines(data)][row + 1]
             wrong = f"has {quoted(value)}" if value.strip() else "is blank"
             raise InputError(f"column {quoted(name)} must hold numbers only: line {line} {wrong}") from None
     return numbers
-
-
-def _float(value: str) -> float:
-    """As Python reads it, but for the underscores and the digits of other scripts that it allows."""
-    if "_" in value or not value.isascii():
-        raise ValueError(value)
-    return float(value)
 
 
 def _column(name: str, cells: pyarrow.ChunkedArray, budget: Budget) -> np.ndarray:
@@ -242,7 +236,7 @@ def _typed(values: list[str]) -> np.ndarray | None:
     if any(re.fullmatch(r"\s*[+-]?\d{16,}\s*", value) for value in values):
         return None  # a float would lose digits
     try:
-        return np.array([_float(value) for value in values])
+        return np.array([parse_number(value) for value in values])
     except ValueError:
         return None
 
