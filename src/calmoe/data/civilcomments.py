@@ -133,9 +133,12 @@ def read_comments(path: Path) -> Comments:
                 texts.append(row[text])
         except (InputError, csv.Error) as error:
             where = f"row {len(texts) + 1} (line {rows.line_num})" if rows.line_num > 1 else "header"
-            raise InputError(
-                f"{path}, {where}: {TOO_LONG if 'field limit' in str(error) else error}"
-            ) from None
+            reason = str(error)
+            if isinstance(error, csv.Error):
+                reason = (
+                    TOO_LONG if "field limit" in reason else f"{reason}: is the file cut, or a quote astray?"
+                )
+            raise InputError(f"{path}, {where}: {reason}") from None
     high = np.array(scores).reshape(-1, len(NUMBERS)) >= 0.5
     return Comments(
         texts=texts,
