@@ -339,8 +339,11 @@ def wait_for_work(process, folder, since):
 
 
 @pytest.mark.slow
-def test_killed_twenty_times(tmp_path):
-    """SIGKILL while it trains, writes or evaluates, each time at least one epoch further than before."""
+def test_killed_five_times(tmp_path):
+    """SIGKILL while it trains, writes or evaluates, each time at least one epoch further than before.
+
+    `make attack` kills at every file operation, and at a hundred random moments.
+    """
     reference, killed = tmp_path / "reference", tmp_path / "killed"
     begin = time.time()
     process = start(*COMMAND, "--out", str(reference))
@@ -349,7 +352,7 @@ def test_killed_twenty_times(tmp_path):
     process.join()
     working, moments, kills, amid = time.time() - begin, random.Random(0), 0, 0
     expected = contents(reference)
-    while kills < 20:
+    while kills < 5:
         begin = time.time()
         process = start(*COMMAND, "--out", str(killed))
         wait_for_work(process, killed, begin)
@@ -365,7 +368,7 @@ def test_killed_twenty_times(tmp_path):
     start(*COMMAND, "--out", str(killed)).join()
     assert contents(killed) == expected
     assert any(path.endswith("results.jsonl") for path in expected)
-    assert amid >= 15
+    assert amid >= 3
 
 
 def test_what_a_killed_process_left_half_written_goes(finished, tiny, quiet):
