@@ -1,8 +1,13 @@
+import json
+from dataclasses import asdict
+
 import pytest
 from typer.testing import CliRunner
 
 from calmoe.cli import app
+from calmoe.experiments.spec import load_preset
 from calmoe.experiments.store import RunFolder
+from calmoe.experiments.validation import SCORES
 
 ECE = [0.060, 0.062, 0.058, 0.061, 0.059]
 
@@ -24,10 +29,14 @@ def folder(
 ):
     run = RunFolder(path)
     path.mkdir()
-    spec = {"dataset": dataset, "target": target, "model": model, "training": training or {}}
-    run.write_record({"spec": spec, "protocols": list(protocols), **more})
+    spec = json.loads(json.dumps(asdict(load_preset(dataset)))) | {"target": target}
+    spec["model"] |= model
+    spec["training"] |= training or {}
+    record = {"device": "cpu", "fingerprint": "", "training_fingerprint": "", "hard": None}
+    run.write_record({**record, "spec": spec, "protocols": list(protocols), **more})
+    others = dict.fromkeys(SCORES) | {"temperature": 1.0, "temperature_status": "optimum", "n": 100}
     rows = [
-        {"method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
+        {**others, "method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
         for protocol in protocols
         for i, value in enumerate(eces)
     ]

@@ -215,7 +215,7 @@ def other_stem(root, weights):
 
 def not_weights(root, _):
     path = root / "sketch/dog/003.jpg"
-    return ["--set", f"weights={path}"], "003.jpg is not a whole safetensors file"
+    return ["--set", f"weights={path}"], "003.jpg: not a readable safetensors file"
 
 
 def other_target(root, _):

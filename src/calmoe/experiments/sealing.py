@@ -22,7 +22,10 @@ def write_sealed(path: Path, value: dict[str, Any]) -> None:
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """What `write_sealed` wrote; an InputError if anything in it has changed since."""
-    value = read_document(path)
+    try:
+        value = read_document(path)
+    except InputError as error:
+        raise InputError(f"{legible(path)} is damaged") from error
     if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
         raise InputError(f"{legible(path)} is damaged")
     return value
