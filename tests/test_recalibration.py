@@ -272,7 +272,7 @@ def test_what_is_refused():
         RoutingRecalibration().fit(output.log_probs, labels)
     with pytest.raises(InputError, match="not fitted"):
         RoutingRecalibration().transform(output)
-    with pytest.raises(InputError, match="rate in"):
+    with pytest.raises(InputError, match="rate must be"):
         RoutingRecalibration(rate=0.0)
     with pytest.raises(InputError, match="fitted on 3 experts, given 2"):
         RoutingRecalibration().fit(output, labels).transform(random_output(0, classes=4, experts=2))

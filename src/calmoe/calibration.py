@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.arrays import Array, as_tensor
-from calmoe.errors import InputError, about
+from calmoe.arrays import Array, as_number, as_tensor
+from calmoe.errors import InputError, about, shown
 from calmoe.files import write_json
 from calmoe.metrics import ece
 from calmoe.mixture import MixtureOutput, combine
@@ -168,14 +168,15 @@ class PerExpertTemperature:
     def __init__(
         self, weighted: bool = False, clamp: tuple[float, float] = (0.1, 10.0), solver: str = "exact"
     ) -> None:
-        if not SMALLEST <= clamp[0] <= clamp[1] <= 1 / SMALLEST:
+        bounds = [as_number("clamp", bound) for bound in clamp] if isinstance(clamp, tuple | list) else []
+        if len(bounds) != 2 or not SMALLEST <= bounds[0] <= bounds[1] <= 1 / SMALLEST:
             raise InputError(
                 f"clamp must be two positive bounds, the lower first, within {SMALLEST:g} and "
-                f"{1 / SMALLEST:g}, not {clamp}"
+                f"{1 / SMALLEST:g}, not {shown(clamp)}"
             )
         Temperature(solver)
         self.weighted = weighted
-        self.clamp = clamp
+        self.clamp = (bounds[0], bounds[1])
         self.solver = solver
         self.temperatures_: list[float]
         self.statuses_: list[str]

@@ -79,7 +79,7 @@ def main(
 def _given(param: typer.CallbackParam, value: str | None) -> Path | None:
     """The path that an option names: '' names none, though Path would take it for the current folder."""
     if value == "":
-        raise InputError(f"{param.opts[0]} is empty: give a folder, or leave it out")
+        raise InputError(f"{param.opts[0]} is empty: give a folder")
     return None if value is None else Path(value)
 
 

@@ -29,7 +29,7 @@ _BLOCK = re.compile(r"\A(\d+(?=[.)](?:\s|$))|(?=[#>]|[-+=](?:[-+=\s]|$)))")  # a
 
 
 def markdown(text: str) -> str:
-    r"""A cell or a paragraph of GitHub's Markdown: no other cell, row, heading, link, tag or style.
+    r"""A cell or a paragraph of GitHub's Markdown: no other cell, row, heading, image, tag or style.
 
     >>> print(markdown("# a|b `c` <img> [d](e)"), markdown("my_own [0.1, 0.2]"))
     \# a\|b \`c\` \<img> [d]\(e) my_own [0.1, 0.2]

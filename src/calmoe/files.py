@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import reprlib
 import secrets
 import stat
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.escaping import visible
 
 CACHE = ".calmoe-cache"
@@ -82,10 +81,13 @@ def inside(folder: Path, *names: str) -> Path:
         if path != folder and os.path.lexists(path) and not path.is_dir():
             raise InputError(f"{legible(path)} is in the way: there must be a folder, or nothing")
         if not is_name(name):
-            raise InputError(f"{reprlib.repr(name)} is no name for a file or folder in {legible(folder)}")
+            raise InputError(f"{shown(name)} is no name for a file or folder in {legible(folder)}")
         path = path / name
         if path.is_symlink():
-            raise InputError(f"{legible(path)} is a link, which may lead out of its folder: remove it")
+            raise InputError(
+                f"{legible(path)} is a link, which may lead out of its folder: put the file itself "
+                "there, or link the whole folder"
+            )
     return path
 
 

@@ -248,7 +248,7 @@ def _read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def _load(module: nn.Module, weights: dict[str, Tensor], folder: str | Path) -> None:
     try:
         check_shapes(weights, module.state_dict())
-        check_finite(weights)
+        check_finite({name: weights[name] for name, _ in module.named_parameters()})  # a mask may be infinite
         own = "" if isinstance(module, MixtureHead) else "head."  # a backbone may be of another kind
         if len({tensor.dtype for name, tensor in weights.items() if name.startswith(own)}) > 1:
             raise InputError("those of the head must be of one kind of number")

@@ -73,8 +73,8 @@ def cross_entropy(output: MixtureOutput, labels: Tensor) -> Tensor:
     >>> cross_entropy(output, torch.tensor([1]))
     tensor([0.2877])
     """
-    output, labels = check_batch(output, labels)
-    return -output.log_probs.gather(1, labels.unsqueeze(1)).squeeze(1).clamp(min=LOG_ZERO)
+    labels = check_batch(output, labels)
+    return -widen(output.log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)).clamp(min=LOG_ZERO)
 
 
 def brier(output: MixtureOutput, labels: Tensor) -> Tensor:
@@ -85,8 +85,8 @@ def brier(output: MixtureOutput, labels: Tensor) -> Tensor:
     >>> brier(output, torch.tensor([1]))
     tensor([0.1250])
     """
-    output, labels = check_batch(output, labels)
-    probs = output.probs
+    labels = check_batch(output, labels)
+    probs = widen(output.log_probs).exp()
     of_label = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     return probs.square().sum(dim=1) - 2 * of_label + 1
 
@@ -106,7 +106,8 @@ def routing_relevant(
     >>> routing_relevant(output, torch.tensor([0, 0]))
     tensor([False,  True])
     """
-    output, labels = check_batch(output, labels)
+    labels = check_batch(output, labels)
+    output = MixtureOutput(*map(widen, output))
     least_regret, least_spread = _threshold("regret", regret), _threshold("disagreement", disagreement)
     picked = labels.view(-1, 1, 1).expand(-1, output.expert_log_probs.shape[1], 1)
     best = output.expert_log_probs.gather(2, picked).squeeze(2).amax(dim=1)
@@ -124,8 +125,8 @@ def _threshold(name: str, value: float | Tensor) -> float | Tensor:
     return as_number(name, value, most=math.inf)
 
 
-def check_batch(output: MixtureOutput, labels: Tensor) -> tuple[MixtureOutput, Tensor]:
-    """The output in float32 or wider, and its labels as int64: what gather would let pass or say badly.
+def check_batch(output: MixtureOutput, labels: Tensor) -> Tensor:
+    """The labels as int64, if they fit the output: what gather would let pass or say badly is refused.
 
     Values are looked at on a CPU only: a GPU need not wait, and refuses them itself.
     """
@@ -150,7 +151,7 @@ def check_batch(output: MixtureOutput, labels: Tensor) -> tuple[MixtureOutput, T
         low, high = (int(end) for end in labels.aminmax())
         if low < 0 or high >= classes:
             raise InputError(f"labels lie in {low} .. {high}, but there are {classes} classes: count from 0")
-    return MixtureOutput(*map(widen, output)), labels
+    return labels
 
 
 # --- objectives: (output, labels) -> scalar -----------------------------------------------------------------

@@ -4,7 +4,6 @@ A command writes into a folder that is new, empty or its own. It replaces and re
 names; all others stand as they are.
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,7 +14,7 @@ from calmoe.errors import InputError, about
 from calmoe.files import inside, leftovers, legible, unfinished, write_json, write_whole
 from calmoe.validation import read_document
 
-MARK = ".calmoe.json"
+OWNER = ".calmoe.json"
 PAGE = "report.html"
 
 
@@ -36,9 +35,9 @@ def owned(folder: Path, kind: Kind) -> set[str]:
         raise InputError(f"{kind.option} must be a folder, and {legible(folder)} is a file")
     if not folder.exists():
         return set()
-    if os.path.lexists(folder / MARK):
+    if os.path.lexists(folder / OWNER):
         return _read_mark(folder, kind)
-    if all(unfinished(name) == MARK for name in os.listdir(folder)):
+    if all(unfinished(name) == OWNER for name in os.listdir(folder)):
         return set()
     if names := kind.unmarked(folder):
         return names
@@ -50,15 +49,17 @@ def owned(folder: Path, kind: Kind) -> set[str]:
 
 @contextmanager
 def claimed(folder: Path, kind: Kind, names: Collection[str]) -> Iterator[set[str]]:
-    """Hold the folder, marked as ours with the files `names` that are to be written; the names before.
+    """Hold the folder, marked as ours with the files `names` that are to be written.
 
-    Nothing is written if the folder, or a file that has one of the names, is somebody else's.
+    Gives the names that its mark had before: without one, no file is surely ours to remove. Nothing is
+    written if the folder, or a file that has one of the names, is somebody else's.
     """
     _check(folder, kind, names)
     with _alone(folder, kind):
-        before = _check(folder, kind, names)
+        _check(folder, kind, names)
+        before = _read_mark(folder, kind) if os.path.lexists(folder / OWNER) else set()
         _write_mark(folder, kind, before | set(names))
-        _remove_leftovers(folder, {MARK, *before, *names})
+        _remove_leftovers(folder, {OWNER, *before, *names})
         yield before
 
 
@@ -81,7 +82,7 @@ def put(folder: Path, kind: Kind, files: Mapping[str, bytes]) -> None:
 
 
 def _replace(folder: Path, kind: Kind, before: set[str], files: Mapping[str, bytes]) -> None:
-    for name in sorted(files, key=lambda name: name == PAGE):  # where the page is, all is
+    for name in sorted(files, key=lambda name: name == PAGE):  # the page comes last
         path = _at(folder, name)
         path.parent.mkdir(exist_ok=True)
         write_whole(path, files[name])
@@ -124,21 +125,21 @@ def _at(folder: Path, name: str) -> Path:
 
 def _read_mark(folder: Path, kind: Kind) -> set[str]:
     remedy = f"give another {kind.option}"
-    match read_document(folder / MARK):
+    match read_document(folder / OWNER):
         case {"kind": str(name), "files": [*files]} if name.isidentifier() and {*map(type, files)} <= {str}:
             if name != kind.name:
                 raise InputError(
                     f"{legible(folder)} belongs to `calmoe {name}`, not to `calmoe {kind.name}`: {remedy}"
                 )
-            with about(legible(folder / MARK)):
+            with about(legible(folder / OWNER)):
                 for file in files:
                     inside(folder, *file.split("/"))
             return set(files)
-    raise InputError(f"{legible(folder / MARK)} is damaged: {remedy}")
+    raise InputError(f"{legible(folder / OWNER)} is damaged: {remedy}")
 
 
 def _write_mark(folder: Path, kind: Kind, names: Collection[str]) -> None:
-    write_json(folder / MARK, {"kind": kind.name, "files": sorted(names)})
+    write_json(folder / OWNER, {"kind": kind.name, "files": sorted(names)})
 
 
 def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
@@ -159,7 +160,7 @@ def _alone(folder: Path, kind: Kind) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with suppress(OSError):  # some file systems have no locks for folders
+        with suppress(OSError, ImportError):  # some systems have no locks for folders
             _lock(handle, folder, kind)
         yield
     finally:
@@ -170,6 +171,8 @@ def _alone(folder: Path, kind: Kind) -> Iterator[None]:
 
 
 def _lock(handle: int, folder: Path, kind: Kind) -> None:
+    import fcntl  # Windows has none
+
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -34,7 +34,15 @@ TOKENIZER = (
 )
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 WITH_CODE = (CONFIG, "tokenizer_config.json")
-MOST = {"layer": 1000, "layers": 1000, "labels": 1_000_000}  # by the last word of a configuration's names
+LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+MOST = dict.fromkeys(LAYERS, 1000)
+SIZES = (  # of what a model builds before it reads its weights, under the names that transformers gives them
+    *LAYERS,
+    *("vocab_size", "type_vocab_size", "max_position_embeddings", "n_positions", "n_ctx"),
+    *("hidden_size", "dim", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim"),
+    *("intermediate_size", "hidden_dim", "n_inner", "d_ff", "ffn_dim", "num_labels"),
+    *("num_attention_heads", "n_heads", "n_head", "num_heads", "num_key_value_heads", "head_dim"),
+)
 
 
 def encoder_folder(name: str) -> Path:
@@ -104,9 +112,8 @@ def _check_sizes(folder: Path, weights: Iterable[Path]) -> None:
     path, length = folder / CONFIG, sum(file.stat().st_size for file in weights)
     with about(path):
         for name, value in read_json(path).items():
-            if type(value) is int:
-                most = MOST.get(name.rpartition("_")[2], length)
-                whole(name, value, least=-length, most=min(most, length))
+            if name in SIZES and value is not None:
+                whole(name, value, most=min(MOST.get(name, length), length))
 
 
 def _check_index(folder: Path, weights: Iterable[Path]) -> None:

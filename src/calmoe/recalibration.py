@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit, log_expit
 from torch import Tensor
 
-from calmoe.arrays import Array, as_tensor
+from calmoe.arrays import Array, as_count, as_number, as_tensor, check_bins
 from calmoe.calibration import CalibrationWarning, Temperature, check_whole, read_saved
 from calmoe.errors import InputError, about
 from calmoe.files import write_json
@@ -60,9 +60,10 @@ class RoutingRecalibration:
     """
 
     def __init__(self, bins: int = 10, rate: float = 0.5, rounds: int = 200, seed: int = 0) -> None:
-        if bins < 1 or rounds < 1 or not 0 < rate <= 1:
-            raise InputError(f"bins and rounds must be at least 1, rate in (0, 1], not {bins, rounds, rate}")
-        self.bins, self.rate, self.rounds, self.seed = bins, rate, rounds, seed
+        self.bins, self.rounds = check_bins(bins), as_count("rounds", rounds)
+        self.rate, self.seed = as_number("rate", rate, most=1), as_count("seed", seed, 0, 2**32 - 1)
+        if self.rate <= 0:
+            raise InputError(f"rate must be above 0 and at most 1, not {self.rate:g}")
         self.temperature_: Temperature
         self.coefficients_: np.ndarray
         self.rounds_: int

@@ -89,11 +89,11 @@ def soft_ece(output: MixtureOutput, labels: Tensor, bins: int = 15, temperature:
     >>> soft_ece(output, torch.tensor([0, 1]))
     tensor(0.4000)
     """
-    output, labels = check_batch(output, labels)
+    labels = check_batch(output, labels)
     if not len(labels):
         raise InputError(EMPTY)
     bins, temperature = check_bins(bins), as_number("temperature", temperature, least=1e-9)
-    confidence = output.confidence
+    confidence = output._replace(log_probs=widen(output.log_probs)).confidence
     correct = (output.predicted == labels).to(confidence.dtype)
     centres = (torch.arange(bins, device=confidence.device, dtype=confidence.dtype) + 0.5) / bins
     membership = torch.softmax(-(confidence.unsqueeze(1) - centres).square() / temperature, dim=1)

@@ -18,12 +18,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     keep the last: here they are refused.
     """
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            notes = file.metadata() or {}
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             parse_json(stream.read(min(length, LONGEST_HEADER)), LONGEST_HEADER)
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            notes = file.metadata() or {}
     except (safetensors.SafetensorError, AttributeError, InputError) as error:
         # AttributeError: a kind of number that this torch does not know
         reason = " ".join(str(error).split())

@@ -5,7 +5,6 @@ The lines begin with the field; `calmoe.errors.about` puts the file before it.
 
 import json
 import math
-import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.errors import InputError, about
+from calmoe.errors import InputError, about, shown
 from calmoe.files import legible, open_regular
 
-MOST_BYTES = 256 * 2**20  # of a JSON file
-MOST_OWN_BYTES = 16 * 2**20  # of a JSON file that calmoe wrote
+MOST_BYTES = 16 * 2**20  # of a JSON file
 MOST_LEVELS = 50  # of lists and tables in one another
-WEIGHTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def read_json(path: str | Path, most: int = MOST_BYTES) -> Any:
@@ -32,11 +30,11 @@ def read_json(path: str | Path, most: int = MOST_BYTES) -> Any:
 
 
 def read_document(path: Path) -> Any:
-    """The value in a JSON file that calmoe wrote into a folder of its own: no link, no device, not large."""
+    """The value in a JSON file that calmoe wrote into a folder of its own: no link and no device."""
     with open_regular(path) as stream:
-        data = stream.read(MOST_OWN_BYTES + 1)
+        data = stream.read(MOST_BYTES + 1)
     with about(legible(path)):
-        return parse_json(data, MOST_OWN_BYTES)
+        return parse_json(data)
 
 
 def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:
@@ -72,7 +70,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"the key {_shown(key)} is there twice")
+            raise ValueError(f"the key {shown(key)} is there twice")
         table[key] = value
     return table
 
@@ -215,7 +213,7 @@ def check_shapes(weights: Mapping[str, Tensor], model: Mapping[str, Tensor]) -> 
         if weights[name].shape != own.shape:
             given, needed = list(weights[name].shape), list(own.shape)
             raise InputError(f"{name} has the shape {given}, the model's own has {needed}")
-        allowed = WEIGHTS if own.is_floating_point() else (own.dtype,)
+        allowed = FLOATS if own.is_floating_point() else (own.dtype,)
         if weights[name].dtype not in allowed:
             raise InputError(f"{name} must hold {own.dtype}, not {weights[name].dtype}")
 
@@ -228,8 +226,4 @@ def check_finite(weights: Mapping[str, Tensor]) -> None:
 
 
 def _refusal(field: str, wanted: str, value: Any) -> InputError:
-    return InputError(f"{field} must be {wanted}, not {_shown(value)}")
-
-
-def _shown(value: Any) -> str:
-    return reprlib.repr(value)
+    return InputError(f"{field} must be {wanted}, not {shown(value)}")

@@ -279,3 +279,13 @@ def test_latex_has_no_command_of_a_files(name):
 )
 def test_ordinary_text_stays_as_it_was(plain):
     assert visible(plain) == spreadsheet(plain).removeprefix("'") == markdown(plain) == plain
+
+
+def test_a_page_holds_nothing_that_steers_a_terminal():
+    from calmoe.report.page import Page, Point
+
+    page = Page(title="a\x1b[2Jb", summary=[Point("x", "one\ntwo \u202e three")], sections=[])
+    html = page.html()
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert "one\ntwo" in html

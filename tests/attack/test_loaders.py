@@ -598,3 +598,42 @@ def test_curves_that_load_have_one_shape(tmp_path):
     content[1]["frontier"]["temperature"][3] = "x"
     path.write_text(json.dumps(content))
     assert "frontier.temperature" in refusal(read_curves, path)
+
+
+def test_a_backbone_with_an_infinite_mask_comes_back(tmp_path):
+    class Masked(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 4)
+            self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+
+    model = MixtureClassifier(Masked(), MixtureHead(4, 3))
+    model.save_pretrained(tmp_path)
+    again = MixtureClassifier.from_pretrained(tmp_path, Masked())
+    x = torch.randn(2, 4)
+    assert torch.equal(model(x).log_probs, again(x).log_probs)
+
+
+def test_json_of_a_calibrator_is_not_large(tmp_path):
+    path = tmp_path / "large.json"
+    path.write_bytes(b"[" + b"[]," * (6 * 2**20) + b"[]]")
+    assert "longer than" in refusal(Temperature.load, path)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PerExpertTemperature(clamp=None),
+        lambda: PerExpertTemperature(clamp=3),
+        lambda: PerExpertTemperature(clamp=("a", 2)),
+        lambda: PerExpertTemperature(clamp=(1, 2, 3)),
+        lambda: RoutingRecalibration(bins=None),
+        lambda: RoutingRecalibration(bins=10**6),
+        lambda: RoutingRecalibration(rate="x"),
+        lambda: RoutingRecalibration(rate=True),
+        lambda: RoutingRecalibration(rounds=2.5),
+        lambda: RoutingRecalibration(seed=-1),
+    ],
+)
+def test_calibrators_are_not_made_of_nonsense(make):
+    with pytest.raises(InputError):
+        make()

@@ -461,3 +461,36 @@ def test_pipes_and_devices_are_refused_without_waiting(tmp_path):
     assert "regular" in refused(tmp_path / "pipe.csv")
     (tmp_path / "zero.csv").symlink_to("/dev/zero")
     assert "regular" in refused(tmp_path / "zero.csv")
+
+
+def _varint(rows):
+    number, out = 2 * rows, b""
+    while number >= 128:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
+
+
+def test_a_parquet_footer_that_names_fewer_rows_is_refused(tmp_path):
+    path, table = tmp_path / "p.parquet", pa.table({"prob_0": [0.5] * 4000, "prob_1": [0.5] * 4000})
+    pq.write_table(table, path, row_group_size=1000)
+    data = path.read_bytes()
+    at = data.rindex(_varint(4000))
+    path.write_bytes(data[:at] + _varint(1001) + data[at + 2 :])
+    with pytest.raises(InputError, match="rows that it names"):
+        Predictions.load(path)
+
+
+def test_npz_members_packed_or_headed_as_numpy_never_does_are_refused(tmp_path):
+    array = io.BytesIO()
+    np.lib.format.write_array(array, np.full((4, 2), 0.5), version=(1, 0))
+    later = io.BytesIO()
+    np.lib.format.write_array(later, np.full((4, 2), 0.5), version=(2, 0))
+    for name, data, packing in (
+        ("bzip2", array, zipfile.ZIP_BZIP2),
+        ("lzma", array, zipfile.ZIP_LZMA),
+        ("version 2", later, zipfile.ZIP_DEFLATED),
+    ):
+        with zipfile.ZipFile(tmp_path / f"{name}.npz", "w", packing) as archive:
+            archive.writestr("probs.npy", data.getvalue())
+        with pytest.raises(InputError, match=r"member|header"):
+            Predictions.load(tmp_path / f"{name}.npz")

@@ -493,3 +493,15 @@ def test_domains_that_share_a_beginning_keep_their_caches(tmp_path, decodings):
     count = len(decodings)
     load(root)
     assert len(decodings) == count
+
+
+def test_a_cache_that_is_a_link_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    root, elsewhere = tmp_path / "images", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".notes.0123456789abcdef").write_text("mine")
+    (root / "photo").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(root / "photo/a.png")
+    (root / CACHE).symlink_to(elsewhere)
+    decoded(root, "photo", [root / "photo/a.png"], 8)
+    assert [path.name for path in elsewhere.iterdir()] == [".notes.0123456789abcdef"]

@@ -15,7 +15,7 @@ from calmoe.errors import InputError, about
 from calmoe.escaping import visible
 from calmoe.pretrained import files_digest
 from calmoe.tensor_files import read_tensors
-from calmoe.validation import WEIGHTS, check_finite
+from calmoe.validation import FLOATS, check_finite
 
 HUB = "hf:"
 HUB_FILE = "model.safetensors"
@@ -45,7 +45,7 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
         )
     theirs = {name: tensor for name, tensor in tensors.items() if not name.startswith(LAST_LAYER)}
     for name, tensor in theirs.items():
-        if tensor.dtype not in (*WEIGHTS, torch.int64) or tensor.layout != torch.strided:
+        if tensor.dtype not in (*FLOATS, torch.int64) or tensor.layout != torch.strided:
             raise InputError(f"{path}: {name} must hold floating-point numbers, not {tensor.dtype}")
     ours = backbone.state_dict()
     counters = {name for name in ours if name.endswith(COUNTER)}  # older files have none

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from calmoe.errors import InputError
-from calmoe.files import CACHE, TEMPORARY, open_lock, write_whole, writing_whole
+from calmoe.files import CACHE, leftovers, open_lock, write_whole, writing_whole
 
 HOW = "8 bits, RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
 LOCK = ".lock"
@@ -132,6 +132,8 @@ def _cache_folders(root: Path) -> tuple[Path, Path]:
 
 def _writable(folders: Sequence[Path]) -> Path:
     for folder in folders:
+        if folder.is_symlink():  # it may lead out of the dataset's folder
+            continue
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError:
@@ -149,9 +151,8 @@ def _locked(folders: Sequence[Path]) -> Iterator[Path]:
     """
     folder, lock = _lock(folders)
     with lock:
-        for path in folder.iterdir():
-            if TEMPORARY.fullmatch(path.name):
-                path.unlink()
+        for path in leftovers(folder, lambda name: name.endswith((".rgb", ".sha256"))):
+            path.unlink()
         try:
             yield folder
         except BaseException:

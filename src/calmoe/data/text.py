@@ -47,7 +47,8 @@ def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> 
         library = metadata.version("transformers")
     contents = [hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest(), files_digest(files)]
     key = hashlib.sha256(json.dumps([*contents, LENGTH, library]).encode()).hexdigest()[:32]
-    cached = cache / CACHE / f"tokens-{key}.safetensors" if cache is not None else None
+    kept = cache is not None and not (cache / CACHE).is_symlink()  # a link may lead out of the data's folder
+    cached = cache / CACHE / f"tokens-{key}.safetensors" if cache is not None and kept else None
     ids = _read(cached, len(texts), folder) if cached is not None else None
     if ids is None:
         ids = _tokenise(texts, folder)

@@ -105,7 +105,10 @@ def _notes(place: Path, facts: dict[str, Any]) -> list[str]:
     """What was noted of a model that is there already; one of another run, or made otherwise, is refused."""
     mark = read_seal(place, PREDICTIONS, **facts)
     if mark is None:
-        raise InputError(f"{place} is there already, of another run or made otherwise: give another --to")
+        raise InputError(
+            f"{place} is there already, of another run, with other options or by an earlier calmoe: "
+            "give another --to"
+        )
     return list(mark.get("notes", []))
 
 

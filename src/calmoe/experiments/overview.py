@@ -15,7 +15,7 @@ from calmoe.experiments.records import Record
 from calmoe.experiments.sources import Rows, Source, Sources
 from calmoe.experiments.spec import run_name
 from calmoe.experiments.titles import changes
-from calmoe.ownership import MARK
+from calmoe.ownership import OWNER
 from calmoe.report import Grid
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
@@ -55,7 +55,7 @@ FILES = {
     "report.html",
     "results.jsonl",
     "sources.json",
-    MARK,
+    OWNER,
 }  # the overview's own
 SECTIONS = {  # heading: how to read it, tables by the end of their names, figures
     "Results": ("results", ("", "-scores"), ("targets",)),

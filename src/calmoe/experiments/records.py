@@ -2,7 +2,6 @@
 
 import json
 import re
-import reprlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calmoe.data import PROTOCOLS, ShiftDataset
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.experiments.methods import in_order
 from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.spec import RunSpec, from_table, setting_text
@@ -94,7 +93,7 @@ def record_of(path: Path) -> Record:
         raise InputError(f"{path} is not a run folder: it has no {SPEC}; `calmoe run` makes one")
     target = record["spec"].get("target")
     if target and not is_name(target):  # a report on targets has a folder of this name
-        raise InputError(f"{path / SPEC}: target {reprlib.repr(target)} is no name for a folder")
+        raise InputError(f"{path / SPEC}: target {shown(target)} is no name for a folder")
     return record
 
 

@@ -11,8 +11,9 @@ from calmoe.experiments.methods import METHODS
 from calmoe.experiments.plan import TRAINING_VERSION
 from calmoe.experiments.spec import from_table
 from calmoe.experiments.sweep import KINDS, make_sweep
+from calmoe.files import open_regular
 from calmoe.tempering import STATUSES
-from calmoe.validation import items, number, one_of, parse_json, read_json, table, text, whole
+from calmoe.validation import items, number, one_of, parse_json, read_document, table, text, whole
 
 RECORD = ("spec", "device", "fingerprint", "training_fingerprint", "protocols", "hard")
 OF_SPEC = {  # settings that were always recorded, and that reports read
@@ -24,6 +25,7 @@ SCORES = ("accuracy", "ece", "ece_ts", "nll", "nll_ts", "brier", "brier_ts")
 MOST = {"accuracy": 1.001, "ece": 1.001, "brier": 2.001, "nll": math.inf}  # by the metric in a column's name
 TILT = {"perplexity": 0, "gamma_eff": 0, "negative_share": -1}  # what each must be above
 MOST_VALUES = 1000
+MOST_OF_ROWS = 256 * 2**20  # bytes of results.jsonl
 
 
 def check_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def check_sessions(path: Path, environment: Mapping[str, Any]) -> list[dict[str,
 
 def read_history(path: Path) -> list[dict[str, float]]:
     """What training logged, an entry an epoch."""
-    history = read_json(path)
+    history = read_document(path)
     with about(path):
         for entry in items("history", history, least=1):
             whole("epoch", table("history", entry, ("epoch",))["epoch"], least=1)
@@ -93,7 +95,11 @@ def read_history(path: Path) -> list[dict[str, float]]:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of `results.jsonl`."""
     rows = []
-    for at, line in enumerate(path.read_bytes().splitlines(), start=1):
+    with open_regular(path) as stream:
+        data = stream.read(MOST_OF_ROWS + 1)
+    if len(data) > MOST_OF_ROWS:
+        raise InputError(f"{path} is longer than {MOST_OF_ROWS:,} bytes")
+    for at, line in enumerate(data.splitlines(), start=1):
         with about(f"{path}, line {at}"):
             rows.append(_row(parse_json(line)))
     return rows

@@ -34,12 +34,12 @@ class Budget:
         default = min(NEVER_BEYOND, max(ALWAYS, EXPANSION * length))
         self.limit = default if (given := _given(limit)) is None else given
         self.spent = 0
-        self._check(length)
+        self.check(length)
 
     def spend(self, amount: int) -> None:
         """Refuse the file if this amount is too much on top of what was spent before."""
         self.spent += amount
-        self._check(self.spent)
+        self.check(self.spent)
 
     def spend_cells(self, cells: int, columns: int = 0) -> None:
         """So many numbers, in so many columns."""
@@ -49,7 +49,8 @@ class Budget:
         """A column of text: NumPy gives every row the room of the longest, four bytes a character."""
         self.spend(rows * max(1, longest) * 4)
 
-    def _check(self, amount: int) -> None:
+    def check(self, amount: int) -> None:
+        """Refuse the file if this amount is too much by itself."""
         if amount > self.limit:
             raise InputError(
                 f"unpacks to {amount:,} bytes or more, beyond the limit of {self.limit:,}: if you expect "

@@ -68,10 +68,13 @@ def _check_quotes(data: bytes) -> None:
             place = start + fault
             before = data[max(data.rfind(b"\n", 0, place), data.rfind(b"\r", 0, place)) + 1 : place]
             column = 1 + re.sub(rb'"[^"]*"', b"", before).count(b",")
-            raise InputError(
-                f"line {_line(data, place)}, column {column}: a quote is not closed on its line, or stands "
-                "inside a cell: put the whole cell in quotes, double those inside it, leave out line breaks"
+            rest = LINE_END.split(data[place + 1 :], maxsplit=1)[0]
+            reason = (
+                "a quote is not closed on its line: close it, and take line breaks out of cells"
+                if b'"' not in rest
+                else "a quote stands inside a cell: put the whole cell in quotes, and double those inside it"
             )
+            raise InputError(f"line {_line(data, place)}, column {column}: {reason}")
         start = stop
 
 

@@ -40,14 +40,14 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 def _check(name: str, member: zipfile.ZipInfo, archive: zipfile.ZipFile, budget: Budget) -> None:
     """Refuse what is no plain array, or is not as long as its header says, before memory is taken for it."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # NumPy writes no others
+        raise InputError(f"member {quoted(name)} is packed as no npz file is: write it with np.savez")
     with archive.open(member) as stream:
         if stream.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
             raise InputError(f"member {quoted(name)} is no NumPy array: write named arrays with np.savez")
-        version = tuple(stream.read(2))
-        headers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-        if version not in headers:  # version 3 is for names of fields, and arrays with fields are not read
+        if tuple(stream.read(2)) != (1, 0):  # later versions are for headers of more than 64 KiB
             raise InputError(f"array {quoted(name)} has a header that is not read: save it as plain numbers")
-        shape, _, dtype = headers[version](stream)
+        shape, _, dtype = npy.read_array_header_1_0(stream)
         length = member.file_size - stream.tell()
     if dtype.hasobject:
         raise InputError(f"array {quoted(name)} holds Python objects: save it .astype(str) or .astype(float)")

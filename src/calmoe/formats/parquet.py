@@ -11,6 +11,8 @@ from calmoe.formats.budget import CELL, COLUMN, Budget
 from calmoe.formats.naming import check_names, quoted
 from calmoe.formats.text import distinct, repeat
 
+BATCH = 2**17  # rows
+
 
 def read(path: Path, budget: Budget) -> dict[str, np.ndarray]:
     try:
@@ -19,7 +21,7 @@ def read(path: Path, budget: Budget) -> dict[str, np.ndarray]:
             _check(file, budget)
             text = [field.name for field in file.schema_arrow if _is_text(field.type)]
             # repeated text stays a dictionary: a small file can repeat a long one very often
-            table = parquet.ParquetFile(stream, read_dictionary=text).read()
+            table = _unpacked(parquet.ParquetFile(stream, read_dictionary=text), budget)
             table.validate(full=True)  # a damaged file points outside its dictionaries
             stored = dict(zip(table.column_names, table.columns, strict=True))
             return {name: _plain(name, column, budget) for name, column in stored.items()}
@@ -40,12 +42,26 @@ def _check(file: parquet.ParquetFile, budget: Budget) -> None:
                 f"column {quoted(field.name)} holds {kind}: give booleans, numbers or strings, or leave it "
                 "out"
             )
-    if metadata.num_rows < 0:
-        raise InputError("not a readable parquet file (a negative number of rows)")
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    if min((group.num_rows for group in groups), default=0) < 0 or metadata.num_rows != _rows(metadata):
+        raise InputError("not a readable parquet file (its parts do not have the rows that it names)")
     pages = sum(max(0, group.total_byte_size) for group in groups)
     cells = metadata.num_rows * len(schema) * CELL
     budget.spend(max(pages, cells) + len(schema) * (1 + len(groups)) * COLUMN)
+
+
+def _rows(metadata: parquet.FileMetaData) -> int:
+    return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+
+
+def _unpacked(file: parquet.ParquetFile, budget: Budget) -> pyarrow.Table:
+    """The whole table, read in parts: where the metadata lie, the budget holds all the same."""
+    batches, held = [], 0
+    for batch in file.iter_batches(batch_size=BATCH):
+        held += sum(getattr(column, "indices", column).nbytes for column in batch.columns)
+        budget.check(held)
+        batches.append(batch)
+    return pyarrow.Table.from_batches(batches, batches[0].schema if batches else file.schema_arrow)
 
 
 def _kind(stored: pyarrow.DataType) -> pyarrow.DataType:

@@ -26,7 +26,7 @@ from calmoe.metrics.groups import column_groups
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.report.curve_checks import check_curves
-from calmoe.validation import MOST_BYTES, parse_json
+from calmoe.validation import parse_json
 
 Curves: TypeAlias = dict[str, Any]
 
@@ -34,6 +34,7 @@ TEMPERATURES = np.array([float(f"{t:.6g}") for t in np.geomspace(0.25, 8.0, 101)
 BINS, HISTOGRAM_BINS = 15, 20
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LARGE = 1_000_000  # bytes: a larger file is compressed
+MOST_BYTES = 256 * 2**20  # of a file of curves
 
 
 def curves(
@@ -132,7 +133,7 @@ def parse_curves(name: str, data: bytes) -> list[Curves]:
         if name.endswith(".gz"):
             with gzip.open(io.BytesIO(data)) as stream:
                 data = stream.read(MOST_BYTES + 1)
-        of_runs = parse_json(data)
+        of_runs = parse_json(data, MOST_BYTES)
     except (OSError, EOFError, zlib.error, InputError) as error:
         raise InputError(f"not a readable file of curves ({error})") from None
     if not isinstance(of_runs, list):

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from calmoe.errors import InputError
+from calmoe.escaping import visible
 from calmoe.report.grid import Grid
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -118,6 +120,13 @@ def _anchors(headings: Sequence[str]) -> list[str]:
 TAKEN = ("top", "summary", "facts", "enlarged")  # by the template itself
 
 
+def _printable(value: Any) -> Any:
+    """Text from files with what steers a terminal made visible; markup of our own as it is."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "\n".join(map(visible, value.split("\n")))
+
+
 @cache
 def _template() -> Template:
     def source(name: str) -> str:
@@ -126,6 +135,7 @@ def _template() -> Template:
     environment = Environment(
         loader=FunctionLoader(source),
         autoescape=True,
+        finalize=_printable,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -49,7 +49,8 @@ class TrainingState:
         for entry in items("history", note["history"]):
             for name, value in table("history", entry).items():
                 number(name, value)
-        check_finite({name: value for name, value in tensors.items() if name.startswith("model.")})
+        trained = {name.removeprefix("step.") for name in tensors if name.startswith("step.")}
+        check_finite({name: tensors[f"model.{name}"] for name in trained if f"model.{name}" in tensors})
         epoch = whole("epoch", note["epoch"], most=MOST_EPOCHS)
         return cls(epoch=epoch, tensors=tensors, history=note["history"])
 
