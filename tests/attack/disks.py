@@ -64,7 +64,7 @@ def small_files(library: Library, name: str, share: float) -> Tally:
     """No file may grow beyond a share of the largest: the write itself fails, halfway."""
     with Trial(library, name) as trial:
         sizes = [path.stat().st_size for path in _files(library.tree(name) / trial.command.output)]
-        most = int(share * max(sizes))
+        most = max(1000, int(share * max(sizes)))  # the line that says so goes into a file too
         trial.what = f"{name}, no file larger than {most} bytes"
 
         def limit(number: int, *_: object) -> None:
@@ -180,9 +180,9 @@ def planted(library: Library, name: str, where: str, kind: str, own: bool) -> Ta
         before = portrait(path)
         end = trial.run()
         trial.tally.refused += end.is_refusal
-        if own and end.code == 0:
+        if own and end.code == 0 and not path.is_symlink():
             trial.check_end(end)
-        else:
+        else:  # a link where calmoe had nothing to write stays
             trial.check_foreign()
         if not own and portrait(path) != before:
             trial.fail("foreign", 1, "it was replaced, in a folder that is not calmoe's")

@@ -35,7 +35,7 @@ COMMANDS = {
     "run": Command(f"run digits --methods vanilla,robust {FEW} --out run", "run"),
     "sweep": Command(f"sweep eta digits --values 0,1 {FEW} --out sweep", "sweep"),
     "run, methods added": Command(
-        f"run digits --methods vanilla,robust,mocae,fgr {FEW} --out run", "run", "run"
+        f"run digits --methods vanilla,mocae,fgr,robust {FEW} --out run", "run", "run"
     ),
     "report": Command("report run", "run/report", "run"),
     "report of a sweep": Command("report sweep --pdf", "sweep/report", "sweep"),

@@ -160,4 +160,4 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return visible(", ".join(names[:5]) + (", ..." if len(names) > 5 else ""))
