@@ -111,6 +111,16 @@ def open_lock(path: Path) -> BufferedReader:
     return _open(path, os.O_RDWR | os.O_CREAT)
 
 
+def hold(handle: int, busy: str) -> None:
+    """Lock what is open; an InputError says `busy` where another process holds it."""
+    import fcntl  # Windows has none
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(busy) from None
+
+
 def _open(path: Path, flags: int) -> BufferedReader:
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)

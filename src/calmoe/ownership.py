@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calmoe.errors import InputError, about
-from calmoe.files import inside, leftovers, legible, unfinished, write_json, write_whole
+from calmoe.files import hold, inside, leftovers, legible, unfinished, write_json, write_whole
 from calmoe.validation import read_document
 
 OWNER = ".calmoe.json"
@@ -161,21 +161,13 @@ def _alone(folder: Path, kind: Kind) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError, ImportError):  # some systems have no locks for folders
-            _lock(handle, folder, kind)
+            hold(
+                handle,
+                f"another calmoe is writing to {legible(folder)}: wait for it, or give another {kind.option}",
+            )
         yield
     finally:
         os.close(handle)
         with suppress(OSError):
             for path in made:
                 path.rmdir()
-
-
-def _lock(handle: int, folder: Path, kind: Kind) -> None:
-    import fcntl  # Windows has none
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"another calmoe is writing to {legible(folder)}: wait for it, or give another {kind.option}"
-        ) from None

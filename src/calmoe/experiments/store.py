@@ -7,7 +7,6 @@ results.jsonl        one row per method, seed and protocol; always computed anew
 done.json            seals the results, as nodes/KEY/done.json seals a node
 """
 
-import fcntl
 import json
 import os
 import re
@@ -24,7 +23,17 @@ from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
 from calmoe.experiments.validation import check_record, check_sessions, read_rows
-from calmoe.files import inside, is_utf8, leftovers, legible, open_lock, unfinished, write_json, write_whole
+from calmoe.files import (
+    hold,
+    inside,
+    is_utf8,
+    leftovers,
+    legible,
+    open_lock,
+    unfinished,
+    write_json,
+    write_whole,
+)
 from calmoe.predictions import Predictions
 from calmoe.training import TrainingState, latest_state, save_state
 from calmoe.training.checkpoints import NAME as STATE
@@ -89,12 +98,10 @@ class RunFolder:
         except InputError as error:
             raise InputError(f"{error}: remove it, or give another --out") from None
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"another calmoe is running in {self.path}: wait for it, or give another --out"
-                ) from None
+            hold(
+                lock.fileno(),
+                f"another calmoe is running in {self.path}: wait for it, or give another --out",
+            )
             yield
 
     def _sweep(self) -> None:
