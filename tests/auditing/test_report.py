@@ -183,11 +183,18 @@ def test_names_that_are_no_utf8_are_escaped(tmp_path, monkeypatch):
     assert r"caf\xe9" in told["command"]
 
 
-def test_a_page_that_cannot_be_made_leaves_the_folder_as_it_was(tmp_path):
+def test_a_page_that_cannot_be_made_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
     report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
-    with pytest.raises(UnicodeEncodeError):
-        report.save(tmp_path / "out", {"file": "\udce9"})
+    monkeypatch.setattr("calmoe.auditing.page.page", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report.save(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_path_that_is_not_utf8_stands_escaped_on_the_page(tmp_path):
+    report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
+    page = report.save(tmp_path / "out", {"file": "caf\udce9.csv"})
+    assert "caf\\xe9.csv" in page.read_text("utf-8")
 
 
 def test_without_labels_there_is_no_audit():
