@@ -243,9 +243,11 @@ def _check_labels(labels: Tensor, n: int, classes: int) -> None:
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
         row = _first(outside)
+        counted = (int(labels.min()), int(labels.max())) == (1, classes)
+        begin_at_one = ": classes are counted from 0, subtract 1" if counted else ""
         raise InputError(
             f"labels must lie between 0 and {classes - 1}: row {row} has {int(labels[row])} "
-            f"({int(outside.sum())} such rows)"
+            f"({int(outside.sum())} such rows){begin_at_one}"
         )
 
 

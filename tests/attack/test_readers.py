@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 
@@ -494,3 +496,14 @@ def test_npz_members_packed_or_headed_as_numpy_never_does_are_refused(tmp_path):
             archive.writestr("probs.npy", data.getvalue())
         with pytest.raises(InputError, match=r"member|header"):
             Predictions.load(tmp_path / f"{name}.npz")
+
+
+def test_a_refused_csv_ends_the_process_as_promised(tmp_path):
+    """pyarrow's threads, where they outlived the refusal, aborted two processes of three."""
+    path = tmp_path / "one.csv"
+    path.write_text("prob_1,label\n" + "0.5,1\n" * 600)
+    for _ in range(4):
+        ended = subprocess.run(
+            [sys.executable, "-m", "calmoe", "audit", path], capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended.stderr

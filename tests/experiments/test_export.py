@@ -49,7 +49,7 @@ def test_a_temperature_that_is_no_optimum_is_told(reference, tmp_path, monkeypat
 
 def test_nothing_is_overwritten(reference, tmp_path):
     export(reference, tmp_path, ["vanilla"])
-    with pytest.raises(InputError, match="vanilla-42 is there already, of another run, with other options"):
+    with pytest.raises(InputError, match="vanilla-42 is there already: damaged, of another run"):
         export(reference, tmp_path, scaled=True)
     assert {path.name for path in tmp_path.iterdir()} == {".calmoe.json", "vanilla-42"}
     (tmp_path / "file").touch()

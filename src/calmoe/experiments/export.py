@@ -106,8 +106,8 @@ def _notes(place: Path, facts: dict[str, Any]) -> list[str]:
     mark = read_seal(place, PREDICTIONS, **facts)
     if mark is None:
         raise InputError(
-            f"{place} is there already, of another run, with other options or by an earlier calmoe: "
-            "give another --to"
+            f"{place} is there already: damaged, of another run, with other options or by an "
+            "earlier calmoe: give another --to"
         )
     return list(mark.get("notes", []))
 

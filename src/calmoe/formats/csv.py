@@ -34,6 +34,7 @@ def read(path: Path, budget: Budget, is_number: Callable[[str], bool]) -> dict[s
     """Columns for which `is_number` holds are numbers or refused; the others are what they look like."""
     data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     _check_characters(data)
+    _check_separator(data)
     _check_quotes(data)
     names, end = _header(data)
     lines = _line(data, len(data))
@@ -53,6 +54,15 @@ def _check_characters(data: bytes) -> None:
     if (place := data.find(b"\0")) >= 0:
         raise InputError(
             f"line {_line(data, place)} holds a NUL character: write the file as plain UTF-8 text"
+        )
+
+
+def _check_separator(data: bytes) -> None:
+    """Refuse a header without commas that has another separator."""
+    header = re.compile(rb"\S[^\r\n]*").search(data)
+    if header and b"," not in header[0] and (other := re.search(rb"[;\t|]", header[0])):
+        raise InputError(
+            f"columns are separated by {other[0].decode()!r}: separate them by commas, with decimal points"
         )
 
 
@@ -108,10 +118,6 @@ def _header(data: bytes) -> tuple[list[str], int]:
         names = [name.strip() for name in next(csv.reader([line[0].decode()], strict=True))]
     except csv.Error as error:
         raise InputError(f"the header is not readable ({error})") from None
-    if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
-        raise InputError(
-            f"columns are separated by {other[0]!r}: separate them by commas, with decimal points"
-        )
     if not re.compile(rb"\S").search(data, line.end()):
         raise InputError("there are no rows")
     check_names(names)
@@ -137,7 +143,9 @@ def _parsed(data: bytes, end: int, kinds: dict[str, str]) -> pyarrow.Table:
 def _parse(body: memoryview, kinds: dict[str, str], quotes: bool, block: int) -> pyarrow.Table:
     return read_csv(
         pyarrow.BufferReader(pyarrow.py_buffer(body)),
-        ReadOptions(column_names=list(kinds), block_size=min(block, 2**31 - 1)),
+        ReadOptions(  # its threads may outlive a refusal, and end the process badly
+            use_threads=False, column_names=list(kinds), block_size=min(block, 2**31 - 1)
+        ),
         ParseOptions(quote_char='"' if quotes else False, newlines_in_values=False),
         ConvertOptions(column_types=kinds, null_values=[], strings_can_be_null=False),
     )

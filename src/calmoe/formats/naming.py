@@ -121,7 +121,10 @@ def _sizes(array: str, cells: dict[tuple[int, ...], str]) -> list[int]:
     within = product(*(range(min(size, len(cells) + 1)) for size in sizes))
     for index in within:
         if index not in cells:
-            raise InputError(f"columns for {array} have a gap: number {'_'.join(map(str, index))} is missing")
+            number = "_".join(map(str, index))
+            raise InputError(
+                f"columns for {array} have a gap: number {number} is missing; every class has one, from 0"
+            )
     return sizes
 
 
