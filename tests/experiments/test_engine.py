@@ -339,11 +339,8 @@ def wait_for_work(process, folder, since):
 
 
 @pytest.mark.slow
-def test_killed_five_times(tmp_path):
-    """SIGKILL while it trains, writes or evaluates, each time at least one epoch further than before.
-
-    `make attack` kills at every file operation, and at a hundred random moments.
-    """
+def test_killed_twenty_times(tmp_path):
+    """SIGKILL while it trains, writes or evaluates, each time at least one epoch further than before."""
     reference, killed = tmp_path / "reference", tmp_path / "killed"
     begin = time.time()
     process = start(*COMMAND, "--out", str(reference))
@@ -352,7 +349,7 @@ def test_killed_five_times(tmp_path):
     process.join()
     working, moments, kills, amid = time.time() - begin, random.Random(0), 0, 0
     expected = contents(reference)
-    while kills < 5:
+    while kills < 20:
         begin = time.time()
         process = start(*COMMAND, "--out", str(killed))
         wait_for_work(process, killed, begin)
@@ -368,7 +365,7 @@ def test_killed_five_times(tmp_path):
     start(*COMMAND, "--out", str(killed)).join()
     assert contents(killed) == expected
     assert any(path.endswith("results.jsonl") for path in expected)
-    assert amid >= 3
+    assert amid >= 15
 
 
 def test_what_a_killed_process_left_half_written_goes(finished, tiny, quiet):
