@@ -30,17 +30,17 @@ from calmoe.auditing import (
     multiclass,
     repair,
 )
-from calmoe.auditing.experts import equal_masses
-from calmoe.auditing.family import GRID, smooth, smoothing
-from calmoe.auditing.finite import Finite
-from calmoe.auditing.learning import learn
-from calmoe.auditing.mending import later_fits
-from calmoe.auditing.moments import levels
-from calmoe.auditing.target import predict_target
-from calmoe.auditing.worlds import broken, confident, shifted
+from calmoe.auditing.sections.auditors import levels
+from calmoe.auditing.sections.calibration import equal_masses
+from calmoe.auditing.sections.repair import later_fits
+from calmoe.auditing.statistics.gaps import GRID, smooth, smoothing
+from calmoe.auditing.statistics.sequential import learn
+from calmoe.auditing.target.predict import predict_target
+from calmoe.calibration import RoutingRecalibration
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
-from calmoe.recalibration import RoutingRecalibration
+from calmoe.worlds.binary import broken, confident, shifted
+from calmoe.worlds.finite import Finite
 
 Judge = Callable[[str, int, int], dict[str, float]]
 RADII = (0.0, 0.01, 0.05, 0.1, 0.3)

@@ -14,10 +14,12 @@ from functools import partial
 import numpy as np
 from scipy.special import ndtri
 
-from calmoe.auditing import Configurations, hidden, multiclass, worlds
-from calmoe.auditing.estimates import at_least
-from calmoe.auditing.finite import Finite
-from calmoe.auditing.splits import level_each, one_bound, one_p_value
+from calmoe import worlds
+from calmoe.auditing import Configurations, hidden
+from calmoe.auditing.statistics.estimates import at_least
+from calmoe.auditing.statistics.splits import level_each, one_bound, one_p_value
+from calmoe.worlds import multiclass
+from calmoe.worlds.finite import Finite
 
 COUNTS = (1, 3, 5)
 KNOWN: dict[str, Callable[[int], Finite]] = {

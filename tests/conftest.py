@@ -1,14 +1,57 @@
-"""Tests are deterministic and leave the second core to the other worker."""
+"""Tests are deterministic, leave the second core to the other worker, and share one small finished run."""
+
+import io
+import shutil
 
 import hypothesis
 import pytest
 import torch
+from rich.console import Console
+
+from calmoe.experiments.runner import run
+from calmoe.experiments.spec import load_preset, narrowed, with_settings
+from calmoe.experiments.sweep import make_sweep
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("calmoe", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("calmoe")
 
+METHODS = ("single", "vanilla", "mocae", "robust")
+
 
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    spec = with_settings(load_preset("digits"), ["epochs=3", "warmup=1", "hidden=[8]", "router_hidden=4"])
+    return narrowed(spec, methods=METHODS, seeds=(42,))
+
+
+@pytest.fixture(scope="session")
+def quiet():
+    return Console(file=io.StringIO(), width=140)
+
+
+@pytest.fixture(scope="session")
+def reference(tiny, quiet, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference") / "run"
+    assert run(tiny, folder, console=quiet).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def finished(reference, tmp_path):
+    return shutil.copytree(reference, tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def swept(tiny, quiet, tmp_path_factory):
+    """A sweep of each setting, two seeds."""
+    spec, folders = narrowed(tiny, methods=("robust",), seeds=(42, 43)), []
+    for setting, values in (("eta", (1, 2)), ("warmup", (0, 2))):
+        folders.append(tmp_path_factory.mktemp("sweep") / setting)
+        run(spec, folders[-1], sweep=make_sweep(setting, values), console=quiet)
+    return folders

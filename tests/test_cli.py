@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from calmoe.cli import GOES_ON, app
 from calmoe.data import cifar10h
-from calmoe.experiments import engine
+from calmoe.experiments import runner
 
 SMALL = ["--seeds", "42", "--set", "epochs=2", "--set", "warmup=1", "--set", "hidden=[8]"]
 
@@ -121,7 +121,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("outcome", "code"), [({"failed": {"a": "b"}}, 1), ({"time_up": True}, 3), ({}, 0)])
 def test_exit_codes(outcome, code, monkeypatch):
-    monkeypatch.setattr(engine, "run", lambda *_, **__: engine.Outcome(**outcome))
+    monkeypatch.setattr(runner, "run", lambda *_, **__: runner.Outcome(**outcome))
     assert calmoe("run", "digits").exit_code == code
 
 
@@ -129,7 +129,7 @@ def test_interrupted(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "run", interrupted)
+    monkeypatch.setattr(runner, "run", interrupted)
     result = calmoe("run", "digits")
     assert (result.exit_code, result.stderr) == (130, f"{GOES_ON}\n")
 

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from calmoe.auditing import Configurations, hidden
-from calmoe.experiments.curves import models
+from calmoe.report.run_curves import models
 
 METHOD, SEED, SEEDS, SPLITS = "vanilla", 42, range(7), (1, 3, 5, 9)
 

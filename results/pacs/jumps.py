@@ -16,7 +16,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
-from calmoe.experiments.engine import expected
+from calmoe.experiments.runner import expected
 from calmoe.experiments.store import HISTORY, RunFolder
 from calmoe.predictions import Predictions
 from calmoe.report.tables import METHODS

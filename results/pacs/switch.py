@@ -24,12 +24,12 @@ from typing import Any
 import torch
 
 from calmoe.data import load_dataset
-from calmoe.experiments.engine import pick_device
 from calmoe.experiments.environment import describe
 from calmoe.experiments.evaluation import evaluate
-from calmoe.experiments.methods import METHODS
 from calmoe.experiments.records import portable
+from calmoe.experiments.runner import pick_device
 from calmoe.experiments.spec import load_preset
+from calmoe.methods import METHODS
 from calmoe.training import Trainer
 from calmoe.training.checkpoints import TrainingState
 from calmoe.training.resident import Resident
@@ -113,7 +113,9 @@ def main() -> None:
             continue
         trainer.settings, trainer.notes, trainer.watched = preset.training, [], 0
         warmup = trainer.train(
-            METHODS["vanilla"].stage(0, preset.training.warmup), seed, trainer.initial_state("mixture", seed)
+            Stage.of(METHODS["vanilla"], 0, preset.training.warmup),
+            seed,
+            trainer.initial_state("mixture", seed),
         )
         for arm in arms:
             row = one_arm(trainer, arm, seed, warmup)
@@ -137,7 +139,7 @@ def one_arm(trainer: WatchedTrainer, arm: str, seed: int, warmup: TrainingState)
     """Robust MoE from the warm-up on, changed as the arm says."""
     settings = load_preset("pacs").training
     method = METHODS["vanilla" if arm == "ERM" else "robust"]
-    stage = method.stage(settings.warmup, settings.epochs)
+    stage = Stage.of(method, settings.warmup, settings.epochs)
     trainer.settings = replace(
         settings,
         learning_rate=settings.learning_rate / SLOWER.get(arm, 1),

@@ -198,12 +198,12 @@ def _train(
     sweep: "Sweep | None" = None,
 ) -> None:
     """What `run` and `sweep` do with their options."""
-    from calmoe.experiments import engine
+    from calmoe.experiments import runner
 
     if dry_run:
-        engine.show_plan(spec, folder, data, device, sweep=sweep)
+        runner.show_plan(spec, folder, data, device, sweep=sweep)
         return
-    outcome = engine.run(
+    outcome = runner.run(
         spec,
         folder,
         data,
@@ -271,8 +271,8 @@ def report_command(
 
     One report over targets: calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR
     """
-    from calmoe.experiments.reporting import write_report
-    from calmoe.report.summary import many
+    from calmoe.render.wording import many
+    from calmoe.report.write import write_report
 
     written = write_report(run, to, data, pdf)
     folder = written.page.parent
@@ -316,7 +316,7 @@ def audit_command(
     Example: calmoe audit validation.safetensors --target elsewhere.safetensors
     """
     from calmoe.arrays import check_bins
-    from calmoe.auditing.from_files import audit_files
+    from calmoe.auditing.files import audit_files
 
     check_bins(bins)
 
@@ -351,7 +351,7 @@ def export_command(
     """
     from calmoe.experiments.export import export
     from calmoe.experiments.spec import parse_methods, parse_seeds
-    from calmoe.report.summary import many
+    from calmoe.render.wording import many
 
     chosen = parse_methods(methods) if methods is not None else None
     files, notes = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
@@ -400,7 +400,7 @@ def compare_command(
 
     Example: calmoe compare runs/cifar10h
     """
-    from calmoe.experiments.comparing import beside_the_paper
-    from calmoe.experiments.engine import make_console
+    from calmoe.experiments.runner import make_console
+    from calmoe.report.beside_paper import beside_the_paper
 
     make_console().print(beside_the_paper(run, dataset).rich())

@@ -16,7 +16,7 @@ from attack.options import nothing_trains
 from attack.prediction_files import calmoe_safetensors, columns
 from attack.running import Target
 from attack.running import attack as run_attack
-from calmoe.data.opcodes import read_plain
+from calmoe.data.safe_pickle import read_plain
 from calmoe.predictions import Predictions
 from calmoe.report.curves import read_curves
 

@@ -17,10 +17,9 @@ from attack.figures import Progress, Tally
 from attack.running import Target, Wrong
 from attack.running import attack as run_attack
 from attack.watching import unchanged
-from calmoe.calibration import PerExpertTemperature, ShiftedTemperature, Temperature
+from calmoe.calibration import PerExpertTemperature, RoutingRecalibration, ShiftedTemperature, Temperature
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput, combine
-from calmoe.recalibration import RoutingRecalibration
 
 LARGEST = 1.7e308
 

@@ -23,7 +23,7 @@ from attack.running import Target, Wrong
 from attack.running import attack as run_attack
 from attack.watching import unchanged
 from calmoe.data import cifar10h, civilcomments, hatexplain
-from calmoe.data.decoding import decode
+from calmoe.data.image_cache import decode
 
 # --- CIFAR-10 and CIFAR-10H
 

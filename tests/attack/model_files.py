@@ -26,7 +26,7 @@ from calmoe.backbones.resnet import ResNet
 from calmoe.backbones.weights import fitting_weights
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureClassifier, MixtureHead
-from calmoe.pretrained import load_tokenizer, transformers
+from calmoe.text_encoders import load_tokenizer, transformers
 
 # --- heads and classifiers
 

@@ -19,13 +19,12 @@ from attack.running import Lost, Target, Wrong
 from attack.running import attack as run_attack
 from attack.watching import unchanged
 from calmoe.errors import InputError
-from calmoe.experiments import overview, reporting
-from calmoe.experiments.curves import run_curves
 from calmoe.experiments.sealing import MARK, read_sealed, seal, write_sealed
 from calmoe.experiments.store import RESULTS, SPEC
 from calmoe.predictions import Predictions
-from calmoe.report import curves
+from calmoe.report import curves, targets_page, write
 from calmoe.report.curves import read_curves
+from calmoe.report.run_curves import run_curves
 
 SMALL = [f"--set={setting}" for setting in ("epochs=2", "warmup=1", "hidden=[4]", "experts=2")]
 ROWS = 24
@@ -112,8 +111,8 @@ def _write(files: Files, folder: Path) -> Path:
 
 def without_figures() -> None:
     """Reports in milliseconds: drawing takes seconds, and tells nothing of reading."""
-    reporting.figures = lambda *_, **__: ({}, {}, {})
-    overview.overview_figures = lambda *_, **__: ({}, {})
+    write.figures = lambda *_, **__: ({}, {}, {})
+    targets_page.overview_figures = lambda *_, **__: ({}, {})
     curves.TEMPERATURES = np.array([0.5, 1.0, 2.0])
 
 

@@ -20,16 +20,16 @@ from calmoe import ownership
 from calmoe.cli import app
 from calmoe.errors import InputError
 from calmoe.experiments import export as export_room
-from calmoe.experiments import reporting
-from calmoe.experiments.engine import run, show_plan
 from calmoe.experiments.export import export
-from calmoe.experiments.reporting import write_report
+from calmoe.experiments.runner import run, show_plan
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.files import inside, open_lock, open_regular, write_json
 from calmoe.ownership import Kind, claimed, owned
 from calmoe.predictions import Predictions
+from calmoe.report import write
+from calmoe.report.write import write_report
 from calmoe.validation import read_document
 
 LEFT = "0123456789abcdef"  # as the end of a temporary name
@@ -57,8 +57,8 @@ def finished(reference, tmp_path):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take seconds, and have their own tests."""
-    monkeypatch.setattr(reporting, "draw", lambda curves: ({}, {}))
-    monkeypatch.setattr(reporting, "examples_figure", lambda examples: 1 / 0)
+    monkeypatch.setattr(write, "draw", lambda curves: ({}, {}))
+    monkeypatch.setattr(write, "examples_figure", lambda examples: 1 / 0)
 
 
 @pytest.fixture(scope="module")
@@ -459,7 +459,7 @@ def test_nothing_is_no_folder(arguments, tmp_path, monkeypatch):
 
 
 def test_an_out_that_is_not_utf8_is_refused_before_training(spec, tmp_path, monkeypatch):
-    monkeypatch.setattr("calmoe.experiments.engine.load_dataset", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("calmoe.experiments.runner.load_dataset", lambda *_: pytest.fail("data were read"))
     for start in (run, show_plan):
         with pytest.raises(InputError, match=r"caf\\xe9 is no UTF-8"):
             start(spec, tmp_path / os.fsdecode(b"caf\xe9"))

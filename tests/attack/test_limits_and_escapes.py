@@ -18,11 +18,11 @@ from calmoe.auditing import audit
 from calmoe.cli import app
 from calmoe.errors import InputError
 from calmoe.escaping import latex, markdown, spreadsheet, visible
-from calmoe.experiments import engine
+from calmoe.experiments import runner
 from calmoe.experiments.spec import MOST_SEEDS, load_preset, parse_seeds, with_settings
 from calmoe.experiments.sweep import MOST_VALUES, Sweep, parse_values
 from calmoe.predictions import Predictions
-from calmoe.report.grid import Grid, Heading, estimate, label, signed
+from calmoe.render.grid import Grid, Heading, estimate, label, signed
 from calmoe.training import check_model
 from calmoe.training.trainer import MOST_PARAMETERS
 from strategies import random_output
@@ -116,7 +116,7 @@ def test_too_many_values_and_too_many_models_are_refused(tmp_path):
         parse_values("eta", ",".join(map(str, range(MOST_VALUES + 1))), epochs=50)
     spec = with_settings(load_preset("digits"), [f"seeds={list(range(200))}"])
     many = Sweep("eta", tuple(range(MOST_VALUES)))
-    for ask in (engine.run, engine.show_plan):
+    for ask in (runner.run, runner.show_plan):
         with pytest.raises(InputError, match="models"):
             ask(spec, tmp_path / "run", sweep=many)
     assert not (tmp_path / "run").exists()
@@ -176,7 +176,7 @@ def printed(show):
 
 
 def test_notes_are_printed_as_they_are(tmp_path):
-    shown = printed(lambda console: engine._tell(["[red]x[/red] :bomb: \x1b[2J a\nb"], console))
+    shown = printed(lambda console: runner._tell(["[red]x[/red] :bomb: \x1b[2J a\nb"], console))
     assert shown == "note: [red]x[/red] :bomb: \\x1b[2J a\\nb\n"
 
 
@@ -282,7 +282,7 @@ def test_ordinary_text_stays_as_it_was(plain):
 
 
 def test_a_page_holds_nothing_that_steers_a_terminal():
-    from calmoe.report.page import Page, Point
+    from calmoe.render.page import Page, Point
 
     page = Page(title="a\x1b[2Jb", summary=[Point("x", "one\ntwo \u202e three")], sections=[])
     html = page.html()

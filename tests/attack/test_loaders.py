@@ -23,18 +23,17 @@ from typer.testing import CliRunner
 from calmoe.backbones import ResNet, fitting_weights
 from calmoe.backbones.encoder import Encoder
 from calmoe.backbones.weights import _read as read_weights
-from calmoe.calibration import PerExpertTemperature, ShiftedTemperature, Temperature
+from calmoe.calibration import PerExpertTemperature, RoutingRecalibration, ShiftedTemperature, Temperature
 from calmoe.cli import app
 from calmoe.data import cifar10h
-from calmoe.data.opcodes import read_plain
+from calmoe.data.safe_pickle import read_plain
 from calmoe.data.text import _digest, token_ids
 from calmoe.errors import InputError
 from calmoe.experiments.sealing import read_sealed, seal, write_sealed
 from calmoe.experiments.validation import check_record, check_sessions, read_history, read_rows
 from calmoe.mixture import MixtureClassifier, MixtureHead, combine
-from calmoe.pretrained import load_tokenizer
-from calmoe.recalibration import RoutingRecalibration
 from calmoe.report.curves import curves, curves_file, read_curves
+from calmoe.text_encoders import load_tokenizer
 from calmoe.training import latest_state
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.validation import parse_json

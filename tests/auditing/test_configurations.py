@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from calmoe.auditing import Configurations, worlds
+from calmoe import worlds
+from calmoe.auditing import Configurations
 from calmoe.errors import InputError
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions

@@ -10,7 +10,8 @@ import torch
 from typer.testing import CliRunner
 
 import calmoe
-from calmoe.auditing import Estimate, worlds
+from calmoe import worlds
+from calmoe.auditing import Estimate
 from calmoe.cli import app
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput

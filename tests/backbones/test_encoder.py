@@ -8,7 +8,7 @@ from calmoe.backbones import build_backbone
 from calmoe.backbones.encoder import Encoder, masked_mean
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError
-from calmoe.pretrained import PADDING
+from calmoe.text_encoders import PADDING
 from encoders import WORDS, save_encoder, save_tokenizer
 
 TEXTS = ["you are a good man", "bad", "the kind and awful persons . . ."]

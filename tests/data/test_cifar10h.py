@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calmoe.data import cifar10h
-from calmoe.data.opcodes import read_plain
+from calmoe.data.safe_pickle import read_plain
 from calmoe.errors import InputError
 
 ROWS = 40

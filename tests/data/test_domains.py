@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from calmoe.data import decoding, domains, load_dataset, pacs
-from calmoe.data.decoding import CACHE, decode, decoded
+from calmoe.data import domains, image_cache, load_dataset, pacs
+from calmoe.data.image_cache import CACHE, decode, decoded
 from calmoe.errors import InputError
 from image_folders import CLASSES, write_images, write_pacs
 
@@ -38,7 +38,7 @@ def refused(root, words, **options):
         load(root, **options)
     assert "\n" not in str(refusal.value)
     left = [path for path in root.glob(f"{CACHE}/*") if path.name != ".lock"]
-    assert all(decoding._whole(path.with_suffix(".rgb"), SIZE) is not None for path in left)
+    assert all(image_cache._whole(path.with_suffix(".rgb"), SIZE) is not None for path in left)
     return str(refusal.value)
 
 
@@ -371,7 +371,7 @@ def decodings(monkeypatch):
         paths.append(path)
         return decode(path, size)
 
-    monkeypatch.setattr(decoding, "decode", watched)
+    monkeypatch.setattr(image_cache, "decode", watched)
     return paths
 
 
@@ -478,7 +478,7 @@ def test_a_lock_that_was_removed_is_no_lock(root):
     """One waits for the lock while the other fails and removes it with the folder."""
     files, found = sorted((root / "photo").rglob("*.*")), []
     waiting = threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8)[0]))
-    with suppress(KeyboardInterrupt), decoding._locked([root / CACHE]):
+    with suppress(KeyboardInterrupt), image_cache._locked([root / CACHE]):
         waiting.start()
         time.sleep(0.5)  # to hash the files, and to come to the lock
         raise KeyboardInterrupt

@@ -4,7 +4,7 @@ import torch
 from calmoe.data import text
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError
-from calmoe.pretrained import PADDING
+from calmoe.text_encoders import PADDING
 from encoders import WORDS, save_encoder, save_tokenizer
 
 

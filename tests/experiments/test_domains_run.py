@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from calmoe.backbones import ResNet, weights_digest
 from calmoe.cli import app
 from calmoe.data import DATASETS, domains
-from calmoe.data.decoding import CACHE
+from calmoe.data.image_cache import CACHE
 from calmoe.training import Trainer
 from image_folders import write_images
 

@@ -6,11 +6,11 @@ from typer.testing import CliRunner
 from calmoe.calibration import Temperature
 from calmoe.cli import app
 from calmoe.errors import InputError
-from calmoe.experiments.curves import models
 from calmoe.experiments.export import export
 from calmoe.experiments.store import read_results
 from calmoe.metrics import ece, nll
 from calmoe.predictions import Predictions
+from calmoe.report.run_curves import models
 
 
 @pytest.mark.parametrize("scaled", [False, True])

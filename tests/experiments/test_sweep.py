@@ -9,15 +9,15 @@ from typer.testing import CliRunner
 from calmoe.cli import app
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
-from calmoe.experiments.engine import run, show_plan
 from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs
 from calmoe.experiments.records import plan_of
-from calmoe.experiments.reporting import tables
-from calmoe.experiments.sources import read_targets
+from calmoe.experiments.runner import run, show_plan
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
 from calmoe.report.eta_gamma import eta_gamma
+from calmoe.report.sources import read_targets
+from calmoe.report.write import tables
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics
 

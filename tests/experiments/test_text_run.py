@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from calmoe.cli import app
-from calmoe.experiments.methods import METHODS
 from calmoe.experiments.spec import load_preset
 from calmoe.experiments.store import RunFolder, read_results
+from calmoe.methods import METHODS
 from calmoe.predictions import Predictions
 from calmoe.training import Trainer
 from encoders import (

@@ -6,11 +6,11 @@ from PIL import Image
 from scipy import stats
 
 from calmoe.errors import InputError
-from calmoe.report.drawing import FULL, Drawn, by_method, draw_all, looks, new_figure, over_seeds, save
+from calmoe.methods import METHODS
+from calmoe.render.drawing import FULL, Drawn, by_method, draw_all, looks, new_figure, over_seeds, save
 from calmoe.report.figures import FIGURES, draw, histograms, reliability
-from calmoe.report.grouped import groups, levels
-from calmoe.report.inside import frontier, routing, tilt
-from calmoe.report.tables import METHODS
+from calmoe.report.frontier_routing import frontier, routing, tilt
+from calmoe.report.groups import groups, levels
 from synthetic_curves import run
 
 

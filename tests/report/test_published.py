@@ -1,11 +1,12 @@
 import pytest
 
 from calmoe.errors import InputError
+from calmoe.methods import METHODS
 from calmoe.report import published
-from calmoe.report.tables import COLUMNS, FAMILIES, PAPER_COLUMNS
+from calmoe.report.tables import COLUMNS, PAPER_COLUMNS
 
 TARGETS = ["pacs_photo", "pacs_art", "pacs_cartoon", "pacs_sketch"]
-PAPER_METHODS = [*FAMILIES[0], *FAMILIES[1]]
+PAPER_METHODS = [method.name for method in METHODS.values() if method.family in ("baseline", "robust")]
 
 
 @pytest.mark.parametrize(

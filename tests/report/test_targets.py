@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calmoe.report.grid import Grid, Heading, label
+from calmoe.render.grid import Grid, Heading, label
 from calmoe.report.tables import paired_table
 from calmoe.report.targets import (
     MEAN,

@@ -2,29 +2,28 @@
 
 Numbers first, each with an interval; no row is judged by a model that saw it.
 
->>> from calmoe.auditing import audit, worlds
+>>> from calmoe import worlds
+>>> from calmoe.auditing import audit
 >>> report = audit(worlds.cancelling(seed=0).sample(4000, seed=0))
 >>> print(report.summary())
 In short: The probabilities ...
 """
 
-from calmoe.auditing.adversaries import Curve, Fragility, fragility
-from calmoe.auditing.certifying import Certificate, Certificates, certificates
+from calmoe.auditing.audit_report import AuditReport, audit
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.density import DensityRatio, density_ratio
-from calmoe.auditing.estimates import Estimate
-from calmoe.auditing.experts import Aggregate, Expert, aggregate
-from calmoe.auditing.mending import Repair, repair
-from calmoe.auditing.moments import Auditors, auditors
-from calmoe.auditing.plausibility import Plausibility
-from calmoe.auditing.report import AuditReport, audit
-from calmoe.auditing.target import Scores, Target, predict_target
-from calmoe.auditing.target_temperature import Tempered
-from calmoe.auditing.witness import Hidden, Rule, hidden
-from calmoe.auditing.worlds import WORLDS, World
+from calmoe.auditing.sections.auditors import Auditors, auditors
+from calmoe.auditing.sections.calibration import Aggregate, Expert, aggregate
+from calmoe.auditing.sections.certificates import Certificate, Certificates, certificates
+from calmoe.auditing.sections.fragility import Curve, Fragility, fragility
+from calmoe.auditing.sections.hidden import Hidden, Rule, hidden
+from calmoe.auditing.sections.repair import Repair, repair
+from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.target.assumption import Plausibility
+from calmoe.auditing.target.density import DensityRatio, density_ratio
+from calmoe.auditing.target.predict import Scores, Target, predict_target
+from calmoe.auditing.target.temperature import Tempered
 
 __all__ = [
-    "WORLDS",
     "Aggregate",
     "AuditReport",
     "Auditors",
@@ -43,7 +42,6 @@ __all__ = [
     "Scores",
     "Target",
     "Tempered",
-    "World",
     "aggregate",
     "audit",
     "auditors",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from calmoe import __version__
-from calmoe.auditing.target import check_target
+from calmoe.auditing.target.predict import check_target
 from calmoe.errors import about
 from calmoe.files import legible
 from calmoe.predictions import Predictions

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from calmoe.errors import InputError, about, check_known
-from calmoe.pretrained import (
+from calmoe.text_encoders import (
     PADDING,
     encoder_folder,
     has_tokenizer,

@@ -13,8 +13,8 @@ from calmoe.backbones.pickles import check_effort
 from calmoe.backbones.resnet import BLOCKS, STAGES, ResNet
 from calmoe.errors import InputError, about
 from calmoe.escaping import visible
-from calmoe.pretrained import files_digest
 from calmoe.tensor_files import read_tensors
+from calmoe.text_encoders import files_digest
 from calmoe.validation import FLOATS, check_finite
 
 HUB = "hf:"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from calmoe.data.agreement import agreement_columns
-from calmoe.data.opcodes import read_plain
+from calmoe.data.safe_pickle import read_plain
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout
 from calmoe.errors import InputError

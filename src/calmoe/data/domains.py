@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from calmoe.data.decoding import decoded
-from calmoe.data.layout import (
+from calmoe.data.image_cache import decoded
+from calmoe.data.image_folders import (
     NO_IMAGES,
     Layout,
     deeper,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from calmoe.data.domains import SIZE, leave_one_out
-from calmoe.data.layout import NO_IMAGES, deeper, empty_folders, find_images, image_folder
+from calmoe.data.image_folders import NO_IMAGES, deeper, empty_folders, find_images, image_folder
 from calmoe.data.shift import ShiftDataset
 from calmoe.errors import InputError
 

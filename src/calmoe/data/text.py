@@ -16,7 +16,7 @@ from torch import Tensor
 
 from calmoe.errors import InputError
 from calmoe.files import CACHE, write_whole
-from calmoe.pretrained import (
+from calmoe.text_encoders import (
     PADDING,
     encoder_folder,
     files_digest,

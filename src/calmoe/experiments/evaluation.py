@@ -9,14 +9,13 @@ import numpy as np
 from torch import Tensor
 
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature
-from calmoe.experiments.methods import METHODS
+from calmoe.calibration.temperature_solvers import FITTED
+from calmoe.methods import card
 from calmoe.metrics import accuracy, adaptive_ece, brier_score, by_group, ece, nll, smooth_ece
 from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
-from calmoe.report.grid import shortest
-from calmoe.report.summary import many
-from calmoe.report.temperatures import FITTED
+from calmoe.render.wording import many, shortest
 
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
@@ -34,7 +33,7 @@ def evaluate(
     fitted_on, output = validation.output, test.output
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)  # `temperature_status` says it
-        if METHODS[method].post_hoc == "per_expert_temperature":
+        if card(method).post_hoc == "per_expert_temperature":
             experts = PerExpertTemperature(solver=SOLVER[protocol]).fit(fitted_on, labels)
             fitted_on, output = experts.transform(fitted_on), experts.transform(output)
             row["temperatures"] = experts.temperatures_

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 from calmoe.calibration import CalibrationWarning, Temperature
 from calmoe.errors import InputError
-from calmoe.experiments.curves import Model, models
-from calmoe.experiments.engine import expected
 from calmoe.experiments.evaluation import SOLVER
-from calmoe.experiments.methods import METHODS
 from calmoe.experiments.records import record_of
+from calmoe.experiments.runner import expected
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal
 from calmoe.experiments.store import SPLITS as STORED
 from calmoe.experiments.store import RunFolder
 from calmoe.files import inside
+from calmoe.methods import METHODS
 from calmoe.ownership import Kind, claimed
 from calmoe.predictions import Predictions
+from calmoe.report.run_curves import Model, models
 from calmoe.report.temperatures import FITTED
 
 SPLITS = ("validation", "test")

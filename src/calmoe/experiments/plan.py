@@ -13,10 +13,9 @@ from typing import Any
 from rich.markup import escape
 from rich.tree import Tree
 
-from calmoe.experiments.methods import METHODS, in_order, source
 from calmoe.experiments.spec import RunSpec
-from calmoe.report.summary import many
-from calmoe.report.tables import METHODS as TITLES
+from calmoe.methods import METHODS, in_order, method_title, source
+from calmoe.render.wording import many
 from calmoe.training.settings import Stage
 
 TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
@@ -76,10 +75,12 @@ def make_plan(
             method = METHODS[name]
             shared = spec.training.warmup if method.head == "mixture" else 0
             if shared and warmup is None:
-                warmup = _node(spec, data, seed, METHODS["vanilla"].stage(0, shared), None, None)
+                warmup = _node(spec, data, seed, Stage.of(METHODS["vanilla"], 0, shared), None, None)
                 nodes.append(warmup)
             parent = warmup if shared else None
-            nodes.append(_node(spec, data, seed, method.stage(shared, spec.training.epochs), parent, name))
+            nodes.append(
+                _node(spec, data, seed, Stage.of(method, shared, spec.training.epochs), parent, name)
+            )
     return nodes
 
 
@@ -152,7 +153,7 @@ def _saving(nodes: Sequence[Node]) -> str:
 
 
 def _line(node: Node, done: Collection[str]) -> str:
-    name = TITLES.get(node.method, node.method) if node.method else "warm-up (ERM)"
+    name = method_title(node.method) if node.method else "warm-up (ERM)"
     name += f", {node.value}" if node.value else ""
     state = "  [green]done[/]" if node.key in done else ""
     return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"

@@ -10,12 +10,12 @@ from typing import Any
 
 from calmoe.data import PROTOCOLS, ShiftDataset
 from calmoe.errors import InputError, shown
-from calmoe.experiments.methods import in_order
 from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.spec import RunSpec, from_table, setting_text
 from calmoe.experiments.store import SPEC, RunFolder
 from calmoe.experiments.sweep import Sweep, make_sweep
 from calmoe.files import is_name
+from calmoe.methods import in_order
 from calmoe.training import check_weights
 
 Record = dict[str, Any]

@@ -16,7 +16,7 @@ from calmoe.backbones import BACKBONES
 from calmoe.backbones.encoder import POOLINGS
 from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known, shown
-from calmoe.experiments.methods import METHODS
+from calmoe.methods import METHODS
 from calmoe.mixture import MixtureHead
 from calmoe.training.settings import ModelSettings, TrainingSettings
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calmoe.errors import InputError, check_known, shown
-from calmoe.experiments.methods import METHODS, Method
 from calmoe.experiments.spec import RunSpec, narrowed
-from calmoe.report.grid import shortest
+from calmoe.methods import METHODS, Method
+from calmoe.render.wording import shortest
 from calmoe.validation import parse_number
 
 KINDS: Mapping[str, type] = {"eta": float, "warmup": int}
@@ -53,7 +53,7 @@ def _knows(method: Method, setting: str) -> bool:
     """Whether the setting changes what the method trains."""
     if setting == "eta":
         return method.objective in ("tilted", "filtered", "entropic")
-    return method.objective != "erm" or method.rectified
+    return method.objective != "erm" or method.gradient == "rectified"
 
 
 def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:

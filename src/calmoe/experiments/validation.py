@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from calmoe.calibration.temperature_solvers import STATUSES
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError, about
-from calmoe.experiments.methods import METHODS
 from calmoe.experiments.plan import TRAINING_VERSION
 from calmoe.experiments.spec import from_table
 from calmoe.experiments.sweep import KINDS, make_sweep
 from calmoe.files import open_regular
-from calmoe.tempering import STATUSES
+from calmoe.methods import METHODS
 from calmoe.validation import items, number, one_of, parse_json, read_document, table, text, whole
 
 RECORD = ("spec", "device", "fingerprint", "training_fingerprint", "protocols", "hard")

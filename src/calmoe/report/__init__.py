@@ -1,7 +1,7 @@
 """What a run found: tables beside what the paper published."""
 
+from calmoe.render.grid import Grid
 from calmoe.report.comparison import Comparison, beyond, compare, comparison_table
-from calmoe.report.grid import Grid
 from calmoe.report.published import is_published, published
 from calmoe.report.tables import (
     PAPER_COLUMNS,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calmoe.report.grid import Entry, Grid, Heading, estimate, label, signed
+from calmoe.render.grid import Entry, Grid, Heading, estimate, label, signed
 from calmoe.report.published import published
 from calmoe.report.tables import (
     METHOD,

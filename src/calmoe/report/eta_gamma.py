@@ -7,8 +7,8 @@ from matplotlib import rc_context
 from matplotlib.lines import Line2D
 
 from calmoe.errors import InputError
-from calmoe.report.drawing import FULL, GREY, STYLE, Drawn, key, looks, new_figure
-from calmoe.report.grid import Entry, Grid, Heading, count, number, signed
+from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, key, looks, new_figure
+from calmoe.render.grid import Entry, Grid, Heading, count, number, signed
 from calmoe.report.published import published
 from calmoe.report.sweeps import (
     Found,

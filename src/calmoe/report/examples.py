@@ -16,8 +16,8 @@ from matplotlib.patches import Patch
 
 from calmoe.arrays import Array, as_tensor
 from calmoe.errors import InputError
-from calmoe.report.drawing import FULL, GREY, STYLE, Drawn, key, looks, new_figure
-from calmoe.report.tables import METHODS
+from calmoe.methods import method_title
+from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, key, looks, new_figure
 
 BASELINE = "vanilla"
 PER_CLASS = 2  # images of one true class at most
@@ -62,7 +62,7 @@ def examples(
     rows = _worst(said[baseline], truth, known.get("hard", np.ones(len(truth), bool)), n)
     if not rows:
         where = "every row" if hard is None else "every hard row"
-        title = METHODS.get(baseline, baseline)
+        title = method_title(baseline)
         raise InputError(f"{title} is right on {where}: there is no failure to show")
     return {
         "baseline": baseline,
@@ -187,13 +187,13 @@ def _classes(answers: Sequence[Sequence[float]], label: int) -> list[int]:
 
 def _told(data: Mapping[str, Any]) -> str:
     names, images = data["class_names"], data["images"]
-    baseline = METHODS.get(data["baseline"], data["baseline"])
+    baseline = method_title(data["baseline"])
 
     def top(answer: Sequence[float]) -> str:
         return f"{names[int(np.argmax(answer))]} {max(answer):.2f}"
 
     def of(image: Mapping[str, Any]) -> str:
-        answers = [f"{METHODS.get(m, m)} {top(p)}" for m, p in image["methods"].items()]
+        answers = [f"{method_title(m)} {top(p)}" for m, p in image["methods"].items()]
         humans = [f"humans {top(image['human'])}"] if image["human"] is not None else []
         agreement = f" (agreement {image['agreement']:.2f})" if image["agreement"] is not None else ""
         return f"row {image['row']}{agreement}, truly {names[image['label']]}: {', '.join(humans + answers)}"

@@ -1,8 +1,8 @@
 """A run's figures from its curves: how confidence meets accuracy, in bins and in histograms.
 
 Every figure's function takes the curves of one run, all methods and seeds, and gives a `Drawn`: the figure
-and its alt text. `draw` draws all that the run has the numbers for. Groups are in `calmoe.report.grouped`,
-the frontier and what goes on inside a mixture in `calmoe.report.inside`.
+and its alt text. `draw` draws all that the run has the numbers for. Groups are in `calmoe.report.groups`,
+the frontier and what goes on inside a mixture in `calmoe.report.frontier_routing`.
 """
 
 import textwrap
@@ -19,8 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from calmoe.metrics import Reliability
-from calmoe.report.curves import HISTOGRAM_BINS, Curves
-from calmoe.report.drawing import (
+from calmoe.render.drawing import (
     ECES,
     FULL,
     GREY,
@@ -39,8 +38,9 @@ from calmoe.report.drawing import (
     seeds_told,
     told,
 )
-from calmoe.report.grouped import LEVEL, groups, levels
-from calmoe.report.inside import frontier, routing, tilt
+from calmoe.report.curves import HISTOGRAM_BINS, Curves
+from calmoe.report.frontier_routing import frontier, routing, tilt
+from calmoe.report.groups import LEVEL, groups, levels
 
 THIN = 10  # rows, in the mean over seeds: a bin with fewer is drawn faint and not joined to its neighbours
 

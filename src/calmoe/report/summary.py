@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from calmoe.methods import method_title
+from calmoe.render.grid import estimate, signed, telling
+from calmoe.render.page import Point
+from calmoe.render.wording import listed, many
 from calmoe.report.comparison import compare, no_test, verdict_in_words
-from calmoe.report.grid import estimate, signed, telling
-from calmoe.report.page import Point
 from calmoe.report.published import is_published
 from calmoe.report.tables import (
-    METHODS,
     Cell,
     PairedDifference,
     Rows,
@@ -64,7 +65,7 @@ def in_words(rows: Rows, asked: Asked) -> list[Point]:
             f"{' where there is an optimal one' if not_fitted(own) else ''}.",
             _best(cells, differences),
         ),
-        Point(f"Against {METHODS[BASELINE]}", *_against(differences, cells)),
+        Point(f"Against {method_title(BASELINE)}", *_against(differences, cells)),
         Point("Beside the paper", _beside(rows, asked)),
         Point("Uncertain", "", _uncertain(rows, asked, differences)),
         Point("Missing", *_missing(rows, asked)),
@@ -133,7 +134,7 @@ def _judged(
     best: Sequence[str], column: str, means: dict[str, Cell], differences: Sequence[PairedDifference]
 ) -> str:
     """What the seed-paired difference between the best and the baseline says, and what it does not."""
-    title = METHODS[BASELINE]
+    title = method_title(BASELINE)
     if BASELINE in best or BASELINE not in means:
         return ""
     found = [d for d in differences if d.method in best and d.column == column and d.n]
@@ -152,7 +153,7 @@ def _judged(
 
 def _against(differences: Sequence[PairedDifference], cells: Summary) -> tuple[str, list[str]]:
     """Every other method against the baseline, metric by metric."""
-    title = METHODS[BASELINE]
+    title = method_title(BASELINE)
     if BASELINE not in cells:
         return f"There are no results of {title} in this run: nothing to compare the others with.", []
     bullets = []
@@ -166,9 +167,7 @@ def told_sides(differences: Sequence[PairedDifference]) -> str:
     """Of one metric, the lower the better: for whom it is lower, higher or neither; nothing for one seed."""
     parts = []
     for at, word in ((-1, "Lower (better) for"), (1, "Higher (worse) for")):
-        apart = [
-            f"{METHODS.get(d.method, d.method)}, {told_difference(d)}" for d in differences if side(d) == at
-        ]
+        apart = [f"{method_title(d.method)}, {told_difference(d)}" for d in differences if side(d) == at]
         parts += [f"{word} {'; '.join(apart)}."] if apart else []
     level = [d.method for d in differences if side(d) == 0]
     return " ".join(
@@ -213,7 +212,7 @@ def _uncertain(rows: Rows, asked: Asked, differences: Sequence[PairedDifference]
         told.append(
             f"MoCaE, seed {listed(clamped)}: an expert's own temperature stopped at a bound, 0.1 or 10."
         )
-    odd = [f"{METHODS.get(row['method'], row['method'])} seed {row['seed']}" for row in not_fitted(own)]
+    odd = [f"{method_title(row['method'])} seed {row['seed']}" for row in not_fitted(own)]
     if odd:
         told.append(no_optimum_told(odd, len(own)))
     return told
@@ -232,7 +231,7 @@ def _missing(rows: Rows, asked: Asked) -> tuple[str, list[str]]:
     for method in asked.methods:
         there = {row["seed"] for row in own if row["method"] == method}
         gone = [seed for seed in asked.seeds if seed not in there]
-        title = METHODS.get(method, method)
+        title = method_title(method)
         if not there:
             told.append(f"{title}: no seed is finished.")
         elif gone:
@@ -269,21 +268,4 @@ def _value(cell: Cell) -> str:
 
 
 def method_titles(methods: Iterable[str]) -> str:
-    return listed([METHODS.get(method, method) for method in methods])
-
-
-def listed(items: Sequence[object]) -> str:
-    """
-    >>> listed([42, 43, 44])
-    '42, 43 and 44'
-    """
-    *most, last = map(str, items)
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def many(n: int, noun: str) -> str:
-    """
-    >>> many(1, "seed"), many(5, "seed")
-    ('1 seed', '5 seeds')
-    """
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+    return listed([method_title(method) for method in methods])

@@ -14,13 +14,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from calmoe.errors import InputError, check_known
-from calmoe.report.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure, range_told
-from calmoe.report.grid import Entry, Grid, Heading, number, shortest
-from calmoe.report.page import Point
+from calmoe.methods import in_order, method_title
+from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure, range_told
+from calmoe.render.grid import Entry, Grid, Heading, number
+from calmoe.render.page import Point
+from calmoe.render.wording import shortest
 from calmoe.report.tables import (
     COLUMNS,
     METHOD,
-    METHODS,
     MISSING,
     PAPER_COLUMNS,
     Cell,
@@ -121,7 +122,7 @@ def sweep_in_words(
                 at = f"{word} mean at {shortest(best)}, {estimate_entry(known[best], 3).text}"
                 if default in known and best != default:
                     at += f"; at the default, {shortest(default)}, {estimate_entry(known[default], 3).text}"
-                bullets.append(f"{METHODS.get(method, method)}, {title}: {at}.")
+                bullets.append(f"{method_title(method)}, {title}: {at}.")
     if missing:
         bullets.append(f"Not finished: {', '.join(missing)}. Run the same command again to continue.")
     return Point(
@@ -136,7 +137,7 @@ def sweep_in_words(
 
 def narrowed(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
     """Without the columns of these titles; one method goes into the caption and needs no column."""
-    alone = METHODS.get(methods[0], methods[0]) if len(methods) == 1 else ""
+    alone = method_title(methods[0]) if len(methods) == 1 else ""
     drop = (*empty, *([METHOD.title] if alone else []))
     kept = [i for i, heading in enumerate(grid.headings) if heading.title not in drop]
     return Grid(
@@ -161,11 +162,10 @@ def by_value(rows: Rows, protocol: str) -> Found:
     """[method][value][column], methods in the paper's order, values rising."""
     values = sorted({row["value"] for row in rows})
     at = {v: summarise([row for row in rows if row["value"] == v], protocol) for v in values}
-    methods = {method for summary in at.values() for method in summary}
+    methods = in_order(sorted({method for summary in at.values() for method in summary}))
     if not methods:
         raise InputError(f"the sweep has no rows under protocol {protocol!r}")
-    order = [*METHODS, *sorted(methods - set(METHODS))]
-    return {m: {v: at[v][m] for v in values if m in at[v]} for m in order if m in methods}
+    return {m: {v: at[v][m] for v in values if m in at[v]} for m in methods}
 
 
 def _error(found: Found) -> tuple[str, str]:
@@ -219,7 +219,7 @@ def values_told(found: Found, columns: dict[str, str], decimals: int = 3) -> str
         return f"at {shortest(value)}: {', '.join(numbers)}"
 
     return ". ".join(
-        f"{METHODS.get(method, method)} {'; '.join(at(value, cells) for value, cells in of.items())}"
+        f"{method_title(method)} {'; '.join(at(value, cells) for value, cells in of.items())}"
         for method, of in found.items()
     )
 

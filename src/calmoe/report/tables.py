@@ -13,19 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from calmoe.errors import InputError
+from calmoe.methods import families, method_title
 from calmoe.metrics import paired_difference
-from calmoe.report.grid import Entry, Grid, Heading, count, estimate, interval, label, signed
+from calmoe.render.grid import Entry, Grid, Heading, count, estimate, interval, label, signed
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Row]
 Seeds: TypeAlias = dict[int, Row]
-
-FAMILIES: tuple[dict[str, str], ...] = (
-    {"single": "Single Expert", "vanilla": "Vanilla MoE", "mocae": "MoCaE", "fgr": "FGR"},
-    {"robust": "Robust MoE", "robust_filtered": "Robust Filtered", "fgr_robust": "FGR + Robust"},
-    {"entropic": "Entropic Risk", "robust_brier": "Robust Brier", "cvar": "CVaR"},
-)
-METHODS = {method: title for family in FAMILIES for method, title in family.items()}
 
 COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float]]] = {  # title, and which value is best
     "accuracy": ("Accuracy", max),
@@ -188,7 +182,7 @@ def paired_table(differences: Sequence[PairedDifference], caption: str | None = 
             interval(d.low, d.high, d.low > 0 or d.high < 0, missing="unknown" if d.n else "–"),
         )
 
-    baselines = " and ".join(METHODS.get(b, b) for b in dict.fromkeys(d.baseline for d in differences))
+    baselines = " and ".join(method_title(b) for b in dict.fromkeys(d.baseline for d in differences))
     return Grid(
         caption or f"Difference to {baselines or 'the baseline'} over the same seeds, with 95 % intervals",
         (
@@ -202,16 +196,8 @@ def paired_table(differences: Sequence[PairedDifference], caption: str | None = 
     )
 
 
-def families(methods: Iterable[str]) -> list[list[str]]:
-    """Methods in the paper's order, a list a family; a user's own come last."""
-    methods = list(methods)
-    known = [[method for method in family if method in methods] for family in FAMILIES]
-    own = [method for method in methods if method not in METHODS]
-    return [family for family in [*known, own] if family]
-
-
 def method_entry(method: str) -> Entry:
-    return label(METHODS.get(method, method), method)
+    return label(method_title(method), method)
 
 
 def column_title(column: str) -> str:

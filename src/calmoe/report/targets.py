@@ -8,8 +8,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from calmoe.render.grid import Entry, Grid, Heading, estimate, interval, label, signed
 from calmoe.report.comparison import Comparison, beyond, compare
-from calmoe.report.grid import Entry, Grid, Heading, estimate, interval, label, signed
 from calmoe.report.published import is_published, table_of
 from calmoe.report.tables import (
     COLUMNS,

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from calmoe.calibration.temperature_solvers import FITTED
 from calmoe.report.tables import Row, Rows
 
-FITTED = ("optimum", "published")  # what a temperature is, if all went well
 FIRST = 5  # names that a list begins with, if it is long
 WHY = {
     "separable": "the validation rows are separable (every label already has the highest probability), so no "

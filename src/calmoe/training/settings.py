@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from calmoe.methods import Method
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
@@ -51,6 +53,18 @@ class Stage:
     rectified: bool
     start: int
     end: int
+
+    @classmethod
+    def of(cls, method: Method, start: int, end: int) -> "Stage":
+        """Epochs [start, end) of the method's own training."""
+        return cls(
+            head=method.head,
+            objective=method.objective,
+            loss=method.loss,
+            rectified=method.gradient == "rectified",
+            start=start,
+            end=end,
+        )
 
     @property
     def switches(self) -> bool:

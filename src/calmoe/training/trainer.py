@@ -36,7 +36,7 @@ from calmoe.objectives import (
     cross_entropy,
 )
 from calmoe.predictions import Predictions
-from calmoe.pretrained import encoder_digest
+from calmoe.text_encoders import encoder_digest
 from calmoe.training.batches import Batches
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.training.diagnostics import tilt_diagnostics

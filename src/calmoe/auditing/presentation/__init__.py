@@ -1,0 +1,1 @@
+"""An audit in words, in figures and on a page."""

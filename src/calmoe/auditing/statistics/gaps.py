@@ -1,0 +1,159 @@
+"""The rest of the ECE family with intervals: sums of |gap| over overlapping cells, and over a kernel's line.
+
+Class-wise ECE and the experts' average ECE are sums of |E[v 1_cell]| where a row lies in several cells, one a
+class or one an expert; the smooth ECE is an integral of |E[D K_σ(t, f)]|. `total_gap` tells all of them, once
+it has the covariance of the gaps.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from scipy.fft import dct
+from scipy.sparse import csr_array
+
+from calmoe.auditing.configurations import CHUNK, Configurations
+from calmoe.auditing.statistics.estimates import RARE, Estimate, ece_from
+from calmoe.metrics import smooth_ece
+from calmoe.metrics.binned import subtract_label, width_bins
+from calmoe.predictions import Predictions
+
+ROWS = 100_000  # rows that correlations between cells are taken from; variances are those of all rows
+MOST = 3000  # cells above which correlations between them are left out
+GRID = 256  # intervals of [0, 1] for the kernel
+NARROWEST = 0.01  # bandwidth
+
+Cells = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of some rows, [n, P] each: the cells a row lies in, what it adds to them, and the variance expected."""
+
+
+def celled_gap(
+    chunks: Iterable[Cells], size: int, rows: int, level: float = 0.95, *, unit: float = 1.0
+) -> Estimate:
+    """Σ_cells |E[v 1_cell]| of the population, with `total_gap`'s interval; each row lies in P of the cells.
+
+    unit: the most that a row can add to a cell. As in `binned_gap`, a cell has one imagined row, and at least
+    the spread that is expected of it, up to RARE errors.
+
+    >>> index, value = np.repeat([[0], [1]], 50, axis=0), np.repeat([[0.1], [-0.2]], 50, axis=0)
+    >>> round(celled_gap([(index, value, 0 * value)], 2, 100).value, 2)  # half 0.1 off, half 0.2
+    0.15
+    """
+    gaps, squares, expected, counts = (np.zeros(size) for _ in range(4))
+    products = csr_array((size, size))
+    stride, taken, offset = -(-rows // ROWS), 0, 0
+    for cells, values, noise in chunks:
+        for total, added in (
+            (gaps, values),
+            (squares, values**2),
+            (expected, noise),
+            (counts, values * 0 + 1),
+        ):
+            total += np.bincount(cells.ravel(), added.ravel(), minlength=size)
+        some = slice((-offset) % stride, None, stride)
+        offset += len(cells)
+        picked, worth = cells[some], values[some]
+        ends = np.arange(0, picked.size + 1, picked.shape[1])
+        table = csr_array((worth.ravel(), picked.ravel(), ends), shape=(len(picked), size))
+        taken += len(picked)
+        products = products + table.T @ table if size <= MOST else products
+    used = np.flatnonzero(counts)
+    gaps, squares, expected, counts = (total[used] / rows for total in (gaps, squares, expected, counts))
+    if size <= MOST:
+        covariance = products[used][:, used].toarray() / taken - np.outer(gaps, gaps)
+    else:
+        covariance = np.diag(squares - gaps**2)
+    imagined = np.maximum(squares / counts, 0.05 * unit**2) / rows
+    unseen = np.maximum(np.minimum(expected, RARE * unit**2 / rows) - squares, 0.0)
+    safe = squares - gaps**2 + imagined + unseen
+    found = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.divide(np.sqrt(safe), found, out=np.zeros_like(found), where=found > 0)
+    covariance *= np.outer(scale, scale)  # correlations of some rows, variances of all
+    np.fill_diagonal(covariance, safe)
+    return ece_from(gaps, covariance / rows, level)
+
+
+def classwise(predictions: Predictions, *, bins: int = 15, level: float = 0.95) -> Estimate:
+    """The mean over classes of Σ_b |E[(1[y = c] − p_c) 1_b]|: the class-wise ECE of the population."""
+    labels, classes = predictions.known_labels, predictions.num_classes
+
+    def chunks() -> Iterator[Cells]:
+        offset = bins * torch.arange(classes)
+        for start in range(0, len(predictions), CHUNK):
+            rows = slice(start, start + CHUNK)
+            probs = predictions.output.log_probs[rows].double().exp().clamp(max=1)
+            gaps = -subtract_label(probs, labels[rows]).numpy() / classes
+            noise = (probs * (1 - probs)).numpy() / classes**2
+            yield (width_bins(probs, bins) + offset).numpy(), gaps, noise
+
+    return celled_gap(chunks(), classes * bins, len(predictions), level, unit=1 / classes)
+
+
+def experts_gap(configurations: Configurations, *, bins: int = 15, level: float = 0.95) -> Estimate:
+    """Σ_k Σ_b |E[r_k D_k 1_b]|: the experts' ECE on their views, averaged by their shares E[r_k]."""
+    experts = configurations.num_experts
+    assert configurations.own_outcome is not None
+    right = configurations.own_outcome
+
+    def chunks() -> Iterator[Cells]:
+        for start in range(0, len(configurations), CHUNK):
+            rows = slice(start, start + CHUNK)
+            own, routing = (
+                part[rows].astype(np.float64)
+                for part in (configurations.own_confidence, configurations.routing)
+            )
+            index = width_bins(torch.as_tensor(configurations.own_confidence[rows]), bins).numpy()
+            yield (
+                index + bins * np.arange(experts),
+                routing * (right[rows] - own),
+                routing**2 * own * (1 - own),
+            )
+
+    return celled_gap(chunks(), experts * bins, len(configurations), level)
+
+
+def smooth(
+    configurations: Configurations, *, bandwidth: float | None = None, level: float = 0.95
+) -> Estimate:
+    """∫ |E[D K_σ(t, f)]| dt at the bandwidth σ, which counts as fixed; `total_gap`'s interval.
+
+    Where not given, σ is the one that Blasiok and Nakkiran's smooth ECE chooses, or 0.01 if that is more.
+    """
+    f, residual = configurations.confidence, configurations.residual
+    assert configurations.outcome is not None
+    if bandwidth is None:
+        two = np.stack([1 - f, f], axis=1)
+        bandwidth = max(smooth_ece(two, configurations.outcome.astype(np.int64), of=1), NARROWEST)
+    kernel, n = smoothing(bandwidth), len(f)
+
+    def on_grid(values: np.ndarray) -> np.ndarray:
+        position = f * GRID
+        left = np.minimum(position.astype(np.int64), GRID - 1)
+        right = values * (position - left)
+        spread = np.bincount(left, values - right, minlength=GRID + 1)
+        return spread + np.bincount(left + 1, right, minlength=GRID + 1)
+
+    squares, noise = on_grid(residual**2), on_grid(configurations.noise)
+    expected = float(noise.sum())
+    if min(expected, RARE) > squares.sum():  # errors that are expected, though none was seen
+        squares = noise * min(expected, RARE) / expected
+    squares += 0.05 * on_grid(np.ones(n)) / n  # one imagined row
+    gaps = kernel @ on_grid(residual) / n
+    covariance = (kernel * squares) @ kernel.T / n**2 - np.outer(gaps, gaps) / n
+    return ece_from(gaps, covariance, level)
+
+
+def smoothing(bandwidth: float) -> np.ndarray:
+    """[GRID + 1, GRID + 1]: mass at a grid point -> its smoothed density at t, times the trapezoid's weight.
+
+    The heat kernel of [0, 1] is diagonal in the cosine basis, as in `calmoe.metrics.smooth_ece`.
+
+    >>> bool(np.allclose(smoothing(0.1).sum(axis=0), 1))  # no mass is lost
+    True
+    """
+    mass = np.eye(GRID + 1)
+    mass[1:-1] /= 2  # reflection counts an inner point twice
+    damping = np.exp(-((bandwidth * np.pi * np.arange(GRID + 1)) ** 2) / 2)
+    kernel = dct(dct(mass, type=1, axis=0) * damping[:, None], type=1, axis=0) / GRID
+    kernel[[0, -1]] /= 2
+    return np.asarray(kernel)

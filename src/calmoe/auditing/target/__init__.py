@@ -1,0 +1,1 @@
+"""What labelled source rows say about an unlabelled target."""

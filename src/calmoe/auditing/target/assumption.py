@@ -1,0 +1,103 @@
+"""Is E[Y | S] the same on the target? A test on labelled target rows, even few.
+
+If it is, residuals Y − m(S) have the same weighted mean along every direction g(S), on target rows and on
+source rows weighted by a(S): E_target[g (Y − m)] = E_source[a g (Y − m)], whatever the learned m lacks. The
+directions: g = 1, the confidence f, and the learned m − f; the last two standardised. Both sides use the same
+m and g: a source row those of the folds without it, a target row those of every fold in turn, averaged.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import f as fisher
+from scipy.stats import norm
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.estimates import Estimate, normal, within
+from calmoe.auditing.statistics.splits import FEWER, one_p_value, seeds
+from calmoe.auditing.target.cross_fit import learn
+from calmoe.auditing.target.density import DensityRatio, density_ratio
+
+FEWEST = 30  # labelled target rows below which there is no test
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plausibility:
+    """p_value: of the null that E[Y | S] is the same, by all directions together (Hotelling's T²); of
+    several `splits`, c times the middle one (`statistics.splits`). All else is the first split's.
+
+    discrepancy: accuracy of the labelled target rows less what was predicted for them. along_confidence,
+    along_gap: the same, times the standardised f and learned m − f. detectable: the discrepancy that the
+    first direction alone finds four times in five; a smaller one usually stays unseen, and so does one that
+    averages out along all three directions.
+    """
+
+    rows: int
+    p_value: float
+    discrepancy: Estimate
+    along_confidence: Estimate
+    along_gap: Estimate
+    detectable: float
+    splits: int = 1
+
+
+def plausibility(
+    labelled: Configurations,
+    gaps: np.ndarray,
+    source: Configurations,
+    source_gap: np.ndarray,
+    ratio: DensityRatio,
+    level: float = 0.95,
+) -> Plausibility:
+    """gaps: the learned m − f of the labelled target rows, by fold [folds, L]; source_gap: of source rows."""
+    rows = len(labelled)
+    centre_f, centre_gap = labelled.confidence.mean(), gaps.mean()
+    scale_f, scale_gap = (max(float(values.std()), 1e-9) for values in (labelled.confidence, gaps))
+
+    def along(confidence: np.ndarray, learned: np.ndarray) -> np.ndarray:
+        columns = [
+            np.ones(len(learned)),
+            (confidence - centre_f) / scale_f,
+            (learned - centre_gap) / scale_gap,
+        ]
+        return np.stack(columns, axis=1)
+
+    there = np.mean(
+        [along(labelled.confidence, gap) * (labelled.residual - gap)[:, None] for gap in gaps], axis=0
+    )
+    here = along(source.confidence, source_gap) * (source.residual - source_gap)[:, None]
+    share = (ratio.weights / ratio.weights.sum())[:, None]
+    corrections = (share * here).sum(axis=0)
+    influence = share * (here - corrections)
+    apart = there.mean(axis=0) - corrections
+    covariance = np.cov(there.T) / rows + influence.T @ influence
+    errors = np.sqrt(np.diag(covariance))
+    statistic = float(apart @ np.linalg.pinv(covariance) @ apart)
+    size = len(apart)
+    p_value = float(fisher.sf(statistic * (rows - size) / (size * (rows - 1)), size, rows - size))
+    estimates = [normal(float(a), float(e), level) for a, e in zip(apart, errors, strict=True)]
+    return Plausibility(
+        rows=rows,
+        p_value=p_value,
+        discrepancy=within(estimates[0], -1.0, 1.0),
+        along_confidence=estimates[1],
+        along_gap=estimates[2],
+        detectable=float((norm.ppf((1 + level) / 2) + norm.ppf(0.8)) * errors[0]),
+    )
+
+
+def over_splits(
+    first: Plausibility,
+    labelled: Configurations,
+    seen: Configurations,
+    there: Configurations,
+    level: float,
+    seed: int,
+) -> Plausibility:
+    """The first split's test with the p-value of several: ratio and m − f are learned anew for each."""
+    p_values, features, asked = [first.p_value], seen.features(), labelled.features()
+    for own in seeds(seed, FEWER)[1:]:
+        ratio = density_ratio(seen, there, level=level, seed=own)
+        learned = learn(features, asked, seen.residual, ratio.fold, own)
+        p_values.append(plausibility(labelled, learned.by_fold, seen, learned.source, ratio, level).p_value)
+    return replace(first, p_value=one_p_value(p_values), splits=len(p_values))

@@ -1,0 +1,168 @@
+"""The density ratio a(S) = dP_target / dP_source of two files' configurations, from a classifier of the file.
+
+A classifier that tells the files apart knows their ratio: a(S) = (n/N) p/(1 − p), where p is the probability
+that a row with S is one of the N target rows and not one of the n source rows.
+
+Rows come in folds, each weighted by models of the other folds. Ordinary folds will do here, unlike in
+`learning`: the classifier never sees a label, so given all configurations the weights are fixed numbers for
+the residuals they multiply. Only the question "can the files be told apart at all?" is of `learning`'s kind,
+with the file as the outcome; there the folds' dependence is paid for by a wider interval (see `_auc`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+from scipy.stats import rankdata
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer, StandardScaler
+from threadpoolctl import threadpool_limits
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.estimates import Estimate, normal, within
+from calmoe.auditing.statistics.sequential import MOST, SOME
+from calmoe.errors import InputError
+
+FOLDS, INNER = 4, 2
+FEWEST = 100  # rows of either file below which no ratio is learned
+
+
+@dataclass(frozen=True, kw_only=True)
+class DensityRatio:
+    """The weights of the source rows, and how far they can be trusted.
+
+    weights: a(S) of each source row by a model that did not see it, clipped at √n and divided by its mean.
+    clip: √n, so that no row counts for more than √n rows (Ionides' rule: consistent, with finite variance).
+    clipped: the share of the source rows that were clipped; beyond: the share of target rows whose ratio lies
+        above the clip, configurations that the source hardly has.
+    covered: the mean of a(S) over the source before it was divided; 1 if the ratio is right, less where the
+        source lacks part of the target.
+    effective: Kish's effective number of source rows, (Σ a)² / Σ a².
+    auc: how well a classifier tells the files apart on rows that it did not see; ½: not at all.
+    """
+
+    weights: np.ndarray  # [n]
+    fold: np.ndarray  # [n] the fold of each source row
+    target_ratios: np.ndarray  # [N] a(S) of the target rows, neither clipped nor normalised
+    clip: float
+    clipped: float
+    beyond: float
+    covered: float
+    effective: float
+    auc: Estimate
+
+
+def density_ratio(
+    source: Configurations, target: Configurations, *, level: float = 0.95, seed: int = 0
+) -> DensityRatio:
+    """Learn the ratio, cross-fitted and calibrated.
+
+    >>> from calmoe.worlds.binary import cancelling
+    >>> world = cancelling(seed=0)
+    >>> source, target = (Configurations.of(world.sample(500, seed=s)) for s in (1, 2))
+    >>> found = density_ratio(source, target)
+    >>> found.effective > 400, found.auc.low < 0.5 < found.auc.high  # the same world twice
+    (True, True)
+    """
+    check_same(source, target)
+    n, few = len(source), min(len(source), len(target))
+    if few < FEWEST:
+        raise InputError(f"there are {few} rows in one of the files: their ratio needs at least {FEWEST}")
+    features = np.concatenate([source.features(), target.features()])
+    which = np.repeat([0, 1], [n, len(target)])
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    fold, log_odds = np.empty(len(which), int), np.empty(len(which))
+    for k, (others, held) in enumerate(folds.split(features, which)):
+        fold[held] = k
+        log_odds[held] = _log_odds(features, which, others, held, seed)
+    ratios = np.exp(np.clip(log_odds, -30, 30)) * n / len(target)
+    clip = n**0.5
+    weights = np.minimum(ratios[:n], clip)
+    return DensityRatio(
+        weights=weights / weights.mean(),
+        fold=fold[:n],
+        target_ratios=ratios[n:],
+        clip=clip,
+        clipped=float((ratios[:n] > clip).mean()),
+        beyond=float((ratios[n:] > clip).mean()),
+        covered=float(weights.mean()),
+        effective=float(weights.sum() ** 2 / (weights**2).sum()),
+        auc=_auc(log_odds, which, fold, level),
+    )
+
+
+def check_same(source: Configurations, target: Configurations) -> None:
+    if source.num_experts != target.num_experts:
+        raise InputError(
+            f"the source has {source.num_experts} experts and the target {target.num_experts}: "
+            "give predictions of the same mixture"
+        )
+
+
+def _log_odds(
+    features: np.ndarray, which: np.ndarray, others: np.ndarray, held: np.ndarray, seed: int
+) -> np.ndarray:
+    """Of the held rows: boosting and splines, weighed by a logistic fit on rows that neither saw (Platt).
+
+    Where nothing tells the files apart, that fit gives both no weight and all ratios are 1.
+    """
+    others = np.random.default_rng(seed).permutation(others)[:MOST]
+    inner = StratifiedKFold(INNER, shuffle=True, random_state=seed)
+    scores = np.empty((len(others), 2))
+    answers = np.zeros((len(held), 2))
+    for taught, kept in inner.split(others, which[others]):
+        few = taught[:SOME]  # splines have few parameters
+        models = zip(_models(len(taught), seed), (others[taught], others[few]), strict=True)
+        for column, (model, rows) in enumerate(models):
+            with threadpool_limits(1):  # the same sums on every machine, busy or not
+                model.fit(features[rows], which[rows])
+                scores[kept, column] = _logits(model, features[others[kept]])
+                answers[:, column] += _logits(model, features[held]) / INNER
+    platt = LogisticRegression(C=1.0, tol=1e-8).fit(scores, which[others])  # slight scores are told too
+    return np.asarray(platt.decision_function(answers))
+
+
+def _models(rows: int, seed: int) -> list[Any]:
+    boosting = HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_iter=50,
+        max_leaf_nodes=8,
+        min_samples_leaf=max(20, rows // 200),
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=seed,
+    )
+    splines = make_pipeline(
+        StandardScaler(),
+        SplineTransformer(n_knots=4, degree=2, include_bias=False),
+        LogisticRegression(C=0.1, max_iter=200, tol=1e-3),
+    )
+    return [boosting, splines]
+
+
+def _logits(model: Any, features: np.ndarray) -> np.ndarray:
+    probability = model.predict_proba(features)[:, 1]
+    return np.asarray(logit(np.clip(probability, 1e-6, 1 - 1e-6)))
+
+
+def _auc(scores: np.ndarray, which: np.ndarray, fold: np.ndarray, level: float) -> Estimate:
+    """The mean of the folds' areas; DeLong's variance, with Nadeau and Bengio's correction.
+
+    Folds that teach each other are not independent: the mean of K folds counts for (1/K + 1/(K − 1)) and not
+    1/K of a fold's variance.
+    """
+    areas, variance = [], 0.0
+    for k in range(FOLDS):
+        low, high = (scores[(fold == k) & (which == side)] for side in (0, 1))
+        n, m = len(low), len(high)
+        ranks = rankdata(np.concatenate([low, high]))
+        above = (ranks[n:] - rankdata(high)) / n  # [m] the share of source rows below each target row
+        below = 1 - (ranks[:n] - rankdata(low)) / m
+        areas.append(float(above.mean()))
+        variance += above.var(ddof=1) / m + below.var(ddof=1) / n
+    corrected = variance / FOLDS * (1 / FOLDS + 1 / (FOLDS - 1))
+    return within(normal(float(np.mean(areas)), float(corrected**0.5), level), 0.0, 1.0)

@@ -1,0 +1,191 @@
+"""Method cards: all that anybody needs to know about a method, one row each.
+
+A method is data: a head, an objective after the warm-up, a rule for the gradient, a step after training, and
+how the method looks in tables and figures. A user's own method is `register(Method(...))`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from calmoe.errors import InputError
+from calmoe.files import is_name
+
+FAMILIES = ("baseline", "robust", "beyond", "own")  # the order of tables; "beyond" the paper
+HEADS = ("mixture", "single")
+OBJECTIVES = {  # the settings that each objective reads
+    "erm": (),
+    "tilted": ("eta",),
+    "filtered": ("eta", "regret", "disagreement"),
+    "entropic": ("eta",),
+    "cvar": ("gamma",),
+}
+LOSSES = ("cross_entropy", "brier")
+GRADIENTS = {"plain": (), "rectified": ("filter_fraction", "filter_variant")}
+POST_HOC = (None, "per_expert_temperature")
+SPARE = (("#332288", "p"), ("#aa4466", "d"), ("#117733", "*"), ("#6e5a2e", "8"))  # for methods without a look
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One method: how it trains, what follows training, and how it is shown.
+
+    >>> Method(name="mine", objective="tilted").settings
+    ('eta',)
+    """
+
+    name: str
+    title: str = ""  # in tables and figures; the name where it is empty
+    family: str = "own"
+    colour: str = ""
+    marker: str = ""
+    head: str = "mixture"
+    objective: str = "erm"  # after the warm-up
+    loss: str = "cross_entropy"
+    gradient: str = "plain"
+    post_hoc: str | None = None
+    weights_of: str | None = None  # the method whose trained model this one uses
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
+        for field, known in (
+            ("family", FAMILIES),
+            ("head", HEADS),
+            ("objective", OBJECTIVES),
+            ("loss", LOSSES),
+            ("gradient", GRADIENTS),
+            ("post_hoc", POST_HOC),
+        ):
+            if getattr(self, field) not in known:
+                listed = ", ".join(map(str, known))
+                raise InputError(
+                    f"{self.name}: {field} must be one of {listed}, not {getattr(self, field)!r}"
+                )
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The training settings that this method reads beside those that every method reads."""
+        return (*OBJECTIVES[self.objective], *GRADIENTS[self.gradient])
+
+
+# Colours by Okabe and Ito, which colour-blind readers tell apart, and by Tol.
+METHODS = {
+    method.name: method
+    for method in (
+        Method(
+            name="single",
+            title="Single Expert",
+            family="baseline",
+            colour="#7f7f7f",
+            marker="o",
+            head="single",
+        ),
+        Method(name="vanilla", title="Vanilla MoE", family="baseline", colour="#000000", marker="s"),
+        Method(
+            name="mocae",
+            title="MoCaE",
+            family="baseline",
+            colour="#cc79a7",
+            marker="D",
+            post_hoc="per_expert_temperature",
+            weights_of="vanilla",
+        ),
+        Method(
+            name="fgr", title="FGR", family="baseline", colour="#e69f00", marker="v", gradient="rectified"
+        ),
+        Method(
+            name="robust",
+            title="Robust MoE",
+            family="robust",
+            colour="#0072b2",
+            marker="^",
+            objective="tilted",
+        ),
+        Method(
+            name="robust_filtered",
+            title="Robust Filtered",
+            family="robust",
+            colour="#56b4e9",
+            marker="P",
+            objective="filtered",
+        ),
+        Method(
+            name="fgr_robust",
+            title="FGR + Robust",
+            family="robust",
+            colour="#009e73",
+            marker="X",
+            objective="tilted",
+            gradient="rectified",
+        ),
+        Method(
+            name="entropic",
+            title="Entropic Risk",
+            family="beyond",
+            colour="#d55e00",
+            marker="<",
+            objective="entropic",
+        ),
+        Method(
+            name="robust_brier",
+            title="Robust Brier",
+            family="beyond",
+            colour="#882255",
+            marker=">",
+            objective="tilted",
+            loss="brier",
+        ),
+        Method(name="cvar", title="CVaR", family="beyond", colour="#999933", marker="h", objective="cvar"),
+    )
+}
+
+
+def register(method: Method) -> None:
+    """Make a method of one's own known by its name, in this process."""
+    if not is_name(method.name):
+        raise InputError(f"a method cannot be called {method.name!r}: give letters, digits, '_' or '-'")
+    if METHODS.setdefault(method.name, method) != method:
+        raise InputError(f"there is another method called {method.name!r}: give yours another name")
+
+
+def card(name: str) -> Method:
+    """The card of a method; one that nobody registered has its name for a title.
+
+    >>> card("mine").title, card("vanilla").title
+    ('mine', 'Vanilla MoE')
+    """
+    return METHODS.get(name) or Method(name=name)
+
+
+def method_title(name: str) -> str:
+    """What tables and figures call the method."""
+    return METHODS[name].title if name in METHODS else name
+
+
+def source(name: str) -> str:
+    """The method whose trained model `name` uses: mostly its own.
+
+    >>> source("mocae"), source("robust")
+    ('vanilla', 'robust')
+    """
+    return card(name).weights_of or name
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """The methods named, each once: known ones in the table's order, then others as they come.
+
+    >>> in_order(["mine", "robust", "single", "robust"])
+    ('single', 'robust', 'mine')
+    """
+    named = dict.fromkeys(names)
+    return (*(name for name in METHODS if name in named), *(name for name in named if name not in METHODS))
+
+
+def families(names: Iterable[str]) -> list[list[str]]:
+    """The methods named, in order, a list a family.
+
+    >>> families(["robust", "mine", "single"])
+    [['single'], ['robust'], ['mine']]
+    """
+    ordered = in_order(names)
+    grouped = [[name for name in ordered if card(name).family == family] for family in FAMILIES]
+    return [family for family in grouped if family]

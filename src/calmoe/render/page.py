@@ -1,0 +1,143 @@
+"""One self-contained page: a summary in words, sections of tables and figures, and where it all comes from.
+
+The page knows nothing of runs: whoever has tables and figures to show fills a `Page`. It asks the network for
+nothing, escapes all that it is given, and is the same bytes for the same content.
+"""
+
+import re
+import struct
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple, TypeAlias
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from calmoe.errors import InputError
+from calmoe.escaping import visible
+from calmoe.render.grid import Grid
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Point(NamedTuple):
+    """A part of the summary: two or three words that lead, a paragraph, a list; either may be left out."""
+
+    lead: str
+    text: str = ""
+    bullets: Sequence[str] = ()
+
+
+class Picture(NamedTuple):
+    """A PNG file's bytes, what it shows in words for those who cannot see it, and a caption."""
+
+    name: str
+    png: bytes
+    alt: str
+    caption: str
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        if not self.png.startswith(PNG) or len(self.png) < 24:
+            raise InputError(f"the figure {self.name!r} is not a PNG file")
+        width, height = struct.unpack(">2I", self.png[16:24])
+        return width, height
+
+    @property
+    def uri(self) -> str:
+        return f"data:image/png;base64,{b64encode(self.png).decode()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Tables and figures on one subject: how to read them before, what is left out of them after.
+
+    `folded` are long tables, shut until asked for; `links` lead to files beside the page, by name.
+    """
+
+    heading: str
+    how: str = ""
+    tables: Sequence[Grid] = ()
+    figures: Sequence[Picture] = ()
+    folded: Sequence[Grid] = ()
+    notes: Sequence[str] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+class Code(str):
+    """A fact that is typed, such as a command."""
+
+
+Fact: TypeAlias = str | Code | Grid
+"""A line beside its name; a table is folded away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a reader sees, from top to bottom.
+
+    >>> page = Page(title="Mine & yours", summary=[Point("Found", "Nothing yet.")], facts={"seeds": "42"})
+    >>> "<h1>Mine &amp; yours</h1>" in page.html()
+    True
+    """
+
+    title: str
+    subtitle: str = ""
+    summary: Sequence[Point] = ()
+    sections: Sequence[Section] = ()
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    footer: str = ""
+
+    def html(self) -> str:
+        """The whole file, with its style and its script in it."""
+        return _template().render(
+            page=self,
+            lines={name: fact for name, fact in self.facts.items() if not isinstance(fact, Grid)},
+            tables={name: fact for name, fact in self.facts.items() if isinstance(fact, Grid)},
+            is_code=lambda fact: isinstance(fact, Code),
+            anchors=_anchors([section.heading for section in self.sections]),
+        )
+
+
+def _anchors(headings: Sequence[str]) -> list[str]:
+    """A name for each heading that a link can point to; no two are alike.
+
+    >>> _anchors(["The ECE, by group", "ECE?", "Résumé", "ECE!"])
+    ['the-ece-by-group', 'ece', 'résumé', 'ece-2']
+    """
+    anchors: list[str] = []
+    for heading in headings:
+        base = re.sub(r"[^\w]+", "-", heading.lower()).strip("-") or "section"
+        names = [base, *(f"{base}-{i}" for i in range(2, len(anchors) + 3))]
+        anchors.append(next(name for name in names if name not in (*anchors, *TAKEN)))
+    return anchors
+
+
+TAKEN = ("top", "summary", "facts", "enlarged")  # by the template itself
+
+
+def _printable(value: Any) -> Any:
+    """Text from files with what steers a terminal made visible; markup of our own as it is."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "\n".join(map(visible, value.split("\n")))
+
+
+@cache
+def _template() -> Template:
+    def source(name: str) -> str:
+        return (resources.files(__package__) / name).read_text("utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(source),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")

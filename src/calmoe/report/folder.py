@@ -1,0 +1,47 @@
+"""The folder of a report: the files it may have, and how one that has no mark is known."""
+
+import re
+from pathlib import Path
+
+from calmoe.data import PROTOCOLS
+from calmoe.errors import InputError
+from calmoe.experiments.sweep import KINDS
+from calmoe.ownership import Kind
+from calmoe.report import page_text, targets_page
+from calmoe.validation import read_document
+
+_protocol, _setting = "|".join(PROTOCOLS), "|".join(KINDS)
+_figure = "|".join([*page_text.CAPTIONS, *targets_page.CAPTIONS, f"sweep_({_setting})"])
+FILES = re.compile(
+    "|".join(
+        [
+            r"report\.html|tables\.md|(sources|timing|examples)\.json|curves\.json(\.gz)?|results\.jsonl",
+            rf"sweep_({_setting})\.jsonl",
+            rf"tables/(comparison|eta_gamma|sweep_({_setting})-({_protocol}))\.(tex|csv)",
+            rf"tables/({_protocol})(-scores|-paired|-mean|-comparison)?\.(tex|csv)",
+            rf"figures/({_figure})\.(png|pdf)",
+        ]
+    )
+)
+
+
+KEYS = {"sources.json": {"spec", "fingerprint"}, "curves.json": {"dataset", "protocol", "seed", "method"}}
+
+
+def _unmarked(folder: Path) -> set[str]:
+    """The files of a report by a calmoe that left no marks; none where nothing is surely its own."""
+    own = any(_is_own(folder / name, keys) for name, keys in KEYS.items())
+    paths = (path for place in (".", "tables", "figures") for path in (folder / place).glob("*"))
+    names = (path.relative_to(folder).as_posix() for path in paths if path.is_file())
+    return {name for name in names if own and FILES.fullmatch(name)}
+
+
+def _is_own(path: Path, keys: set[str]) -> bool:
+    try:
+        entries = read_document(path)
+    except (OSError, InputError):
+        return False
+    return isinstance(entries, list) and any(isinstance(e, dict) and e.keys() >= keys for e in entries)
+
+
+REPORT = Kind("report", "--to", _unmarked)

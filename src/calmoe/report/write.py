@@ -1,0 +1,265 @@
+"""What a run leaves behind for readers: a page, tables, figures, and where they came from."""
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from calmoe.data import ShiftDataset
+from calmoe.errors import InputError
+from calmoe.experiments.records import portable
+from calmoe.experiments.runner import expected, results_table, threads
+from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
+from calmoe.experiments.validation import read_history
+from calmoe.files import inside, json_bytes
+from calmoe.ownership import PAGE, owned, put
+from calmoe.render.drawing import Drawn, draw_all, rendered
+from calmoe.render.page import Picture
+from calmoe.report import (
+    Grid,
+    compare,
+    comparison_table,
+    is_published,
+    known_columns,
+    main_table,
+    paired,
+    paired_table,
+    summarise,
+    targets_page,
+)
+from calmoe.report.comparison import no_test, verdict
+from calmoe.report.curves import curves_file, parse_curves
+from calmoe.report.eta_gamma import eta_gamma_figure, eta_gamma_table
+from calmoe.report.examples import domain_examples, examples_figure
+from calmoe.report.figures import draw
+from calmoe.report.folder import REPORT
+from calmoe.report.published import published, table_of
+from calmoe.report.run_page import run_captions, run_page
+from calmoe.report.sources import (
+    Rows,
+    Source,
+    Sources,
+    domain_images,
+    has_images,
+    read_targets,
+    run_dataset,
+    run_examples,
+)
+from calmoe.report.sweeps import sweep_caption, sweep_figure
+from calmoe.report.titles import changes, run_title
+
+Files = dict[str, bytes]  # by their names in the report's folder
+PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
+SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("accuracy", "ece", "ece_ts")))
+
+
+def tables(sources: Sources) -> dict[str, Grid]:
+    """By name: the paper's table under each protocol, seed-paired differences, published cells, sweeps."""
+    record, rows = sources.record, sources.rows
+    dataset, protocols = run_title(record["spec"]), record["protocols"]
+    paper = table_of(record["spec"]["dataset"], record["spec"].get("target", ""))
+    grids = {}
+    if rows:
+        grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
+        for protocol in protocols:
+            summary = summarise(rows, protocol)
+            columns = known_columns(summary, SCORES)
+            worst = ", and the worst group of at least 30 rows" * ("worst_group_ece" in columns)
+            caption = f"{dataset}, {protocol} protocol; proper scores{worst}"
+            grids[f"{protocol}-scores"] = main_table(summary, columns, caption)
+    for protocol in protocols:
+        if any(row["method"] == "vanilla" for row in rows):
+            columns = known_columns(summarise(rows, protocol), PAIRED)
+            differences = paired(rows, protocol, columns=columns)
+            caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
+            grids[f"{protocol}-paired"] = paired_table(differences, caption)
+    if rows and "published" in protocols and is_published(paper):
+        cells, why = compare(rows, paper), no_test("published", *changes(record["spec"]))
+        beside = f"{dataset}, published protocol beside the paper's {published(paper)['table']}"
+        grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
+    for setting, sweep in sources.sweeps.items():
+        for protocol in protocols:
+            swept = run_title(record["spec"], but=setting)
+            grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, swept, protocol)
+    if "eta" in sources.sweeps:
+        with suppress(InputError):  # nothing that tilts was swept
+            grid = eta_gamma_table(sources.sweeps["eta"].rows, record["spec"]["dataset"])
+            told = ", ".join(filter(None, changes(record["spec"], but="eta")))
+            grids["eta_gamma"] = replace(grid, caption=f"{told}: {grid.caption}") if told else grid
+    return grids
+
+
+def figures(
+    sources: Sources, dataset: Callable[[], ShiftDataset]
+) -> tuple[dict[str, Drawn], dict[str, str], Files]:
+    """All figures by name; by name why one is missing; and the files with the numbers behind them."""
+    drawn: dict[str, Drawn] = {}
+    missing: dict[str, str] = {}
+    files: Files = {}
+    later: dict[str, Callable[[], Drawn]] = {}
+    if sources.runs:
+        name, data = curves_file(sources.curves)
+        files[name] = data
+        drawn, missing = draw(parse_curves(name, data))  # as anyone can from that file
+        later["examples"] = lambda: examples_figure(_kept(run_examples(sources, dataset()), files))
+    spec = sources.record["spec"]
+    if sources.runs and spec.get("target"):
+        later["domains"] = lambda: domain_examples(domain_images(dataset(), spec["target"]))
+    for setting, sweep in sources.sweeps.items():
+        default = spec["training"][setting]
+        later[f"sweep_{setting}"] = partial(sweep_figure, sweep.rows, spec["protocol"], default)
+    if "eta" in sources.sweeps:
+        later["eta_gamma"] = partial(eta_gamma_figure, sources.sweeps["eta"].rows, spec["dataset"])
+    also, not_drawn = draw_all(later)
+    return drawn | also, missing | not_drawn, files
+
+
+def _kept(examples: dict[str, Any], files: Files) -> dict[str, Any]:
+    files["examples.json"] = json.dumps(examples, separators=(",", ":")).encode()  # pixels: no line each
+    return examples
+
+
+def timing(runs: Sequence[Source]) -> dict[str, dict[str, float]]:
+    """By trained method: the median seconds of an epoch after the warm-up, and over how many epochs.
+
+    Over all seeds in all folders; of a model that a later folder replaces, that folder's.
+    """
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        folder = RunFolder(run.path)
+        for _, method, seed, node, done in expected(folder, run.record):
+            if done and method == node.method and (method, seed) in run.trained:
+                history = read_history(folder.node(node) / HISTORY)
+                seconds[method] += [entry["seconds"] for entry in history if "seconds" in entry]
+    return {
+        method: {"median_epoch_seconds": round(statistics.median(times), 4), "epochs": len(times)}
+        for method, times in sorted(seconds.items())
+        if times
+    }
+
+
+class Written(NamedTuple):
+    """The page, the names of the tables and figures, why a figure is missing, an older report's folders."""
+
+    page: Path
+    tables: list[str]
+    figures: list[str]
+    missing: dict[str, str]
+    older: Sequence[str] = ()
+
+
+def write_report(
+    folders: Sequence[Path], to: Path | None = None, data: Path | None = None, pdf: bool = False
+) -> Written:
+    """Write the page, the tables in three formats, the figures and their numbers, and their sources.
+
+    Several run folders count as one run, in which a later folder's methods replace an earlier one's; sweeps
+    get sections of their own. Where the runs are on several targets, each has a report of its own in a
+    folder of its name, and the page is about all of them. `to` is by default the first folder's "report";
+    `data` is where the dataset's files are, for the example images; with `pdf` the figures are written as PDF
+    too.
+    """
+    if data is not None and not data.exists():
+        raise InputError(
+            f"there is no {data}: --data is the folder with the dataset's files, or leave it out"
+        )
+    where = to or inside(folders[0], "report")
+    owned(where, REPORT)  # somebody else's folder is refused before the work
+    with threads(1):  # on a busy machine two take ten times as long
+        targets = read_targets(folders)
+        if len(targets) > 1 and to is None:
+            raise InputError(
+                f"runs on {len(targets)} targets make a report of their own: say where, --to DIR"
+            )
+        if len(targets) == 1:
+            (sources,) = targets.values()
+            older: Sequence[str] = targets_page.left_over(where)
+            made = _run_report(sources, data, pdf)
+        else:
+            several = targets_page.overview_of(targets)
+            older = targets_page.left_over(where, several.folders.values())
+            made = _overview_report(several, data, pdf, older)
+    put(where, REPORT, made.files)
+    return Written(where / PAGE, made.tables, made.figures, made.missing, older)
+
+
+class Made(NamedTuple):
+    """A report before it is written: its files, and what `Written` says of them."""
+
+    files: Files
+    tables: list[str]
+    figures: list[str]
+    missing: dict[str, str]
+
+
+def _run_report(sources: Sources, data: Path | None, pdf: bool) -> Made:
+    dataset = cache(partial(run_dataset, sources, data))
+    if data is not None and sources.runs and has_images(sources):
+        dataset()  # wrong data that were asked for are refused before the work
+    grids = tables(sources)
+    drawn, missing, files = figures(sources, dataset)
+    protocol = sources.record["spec"]["protocol"]
+    swept = {f"sweep_{name}": sweep_caption(sweep.rows, protocol) for name, sweep in sources.sweeps.items()}
+    pictures, unsaved = _add_all(files, grids, drawn, run_captions(sources) | swept, sources.all, pdf)
+    missing |= unsaved
+    if sources.runs:
+        files[RESULTS] = _lines(sources.rows)
+        files["timing.json"] = json_bytes(timing(sources.runs))
+    for setting, sweep in sources.sweeps.items():
+        files[f"sweep_{setting}.jsonl"] = _lines(sweep.rows)
+    files[PAGE] = run_page(sources, grids, pictures, missing).html().encode()
+    return Made(files, list(grids), list(pictures), missing)
+
+
+def _overview_report(
+    several: targets_page.Overview, data: Path | None, pdf: bool, older: Sequence[str] = ()
+) -> Made:
+    files: Files = {}
+    missing: dict[str, str] = {}
+    for target, sources in several.targets.items():
+        made = _run_report(sources, data, pdf)
+        files |= {f"{several.folders[target]}/{name}": content for name, content in made.files.items()}
+        missing |= {f"{target}/{name}": reason for name, reason in made.missing.items()}
+    grids = targets_page.overview_tables(several)
+    curves = {target: sources.curves for target, sources in several.targets.items()}
+    drawn, undrawn = targets_page.overview_figures(several, curves)
+    pictures, unsaved = _add_all(files, grids, drawn, targets_page.CAPTIONS, several.all, pdf)
+    undrawn |= unsaved
+    files[RESULTS] = _lines(several.rows)
+    files[PAGE] = targets_page.overview_page(several, grids, pictures, undrawn, older).html().encode()
+    return Made(files, list(grids), list(pictures), missing | undrawn)
+
+
+def _add_all(
+    files: Files,
+    grids: Mapping[str, Grid],
+    drawn: Mapping[str, Drawn],
+    captions: Mapping[str, str],
+    sources: Sequence[Source],
+    pdf: bool,
+) -> tuple[dict[str, Picture], dict[str, str]]:
+    """Add the tables, the figures and their sources; the figures again for the page, or why not."""
+    files["tables.md"] = "\n".join(grid.markdown() for grid in grids.values()).encode()
+    for name, grid in grids.items():
+        files[f"tables/{name}.tex"] = grid.latex().encode()
+        files[f"tables/{name}.csv"] = grid.csv().encode()
+    files["sources.json"] = json_bytes(portable([{**s.record, "sessions": s.sessions} for s in sources]))
+    pictures, missing = {}, {}
+    for name, figure in drawn.items():
+        try:
+            images = {kind: rendered(figure, kind) for kind in (("png", "pdf") if pdf else ("png",))}
+        except InputError as error:
+            missing[name] = str(error)
+            continue
+        files |= {f"figures/{name}.{kind}": image for kind, image in images.items()}
+        pictures[name] = Picture(name, images["png"], figure.alt, captions[name])
+    return pictures, missing
+
+
+def _lines(rows: Rows) -> bytes:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()

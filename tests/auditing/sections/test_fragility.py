@@ -1,0 +1,94 @@
+"""Reweightings within a KL radius: what they force is demonstrated, never more than is true."""
+
+import numpy as np
+import pytest
+
+from calmoe import worlds
+from calmoe.auditing import Configurations, fragility
+from calmoe.auditing.sections.fragility import Seen, _best, _informed, _regional
+from calmoe.auditing.statistics.tilting import divergence
+from calmoe.worlds import WORLDS
+
+RADII = (0.0, 0.02, 0.1, 0.3)
+
+
+def known(world, rows=20_000):
+    """A sample without chance: each configuration as often as its probability says, and its gap known."""
+    counts = np.maximum((world.probability * rows).round().astype(int), 1)
+    drawn = np.repeat(np.arange(len(counts)), counts)
+    gap = world.gap[drawn]
+    return Seen(gap, world.bins()[drawn], world.region[drawn], gap, gap, 0 * gap)
+
+
+@pytest.mark.parametrize("name", ["cancelling", "calibrated experts", "miscalibrated"])
+@pytest.mark.parametrize("seed", range(3))
+def test_who_knows_the_truth_attains_the_true_curve(name, seed):
+    world = WORLDS[name](seed)
+    rows = known(world)
+    for radius, true in zip(RADII, world.fragility(np.array(RADII)), strict=True):
+        density, signs = _informed(rows, rows, radius, 15)
+        assert density.mean() == pytest.approx(1)
+        assert divergence(density) <= radius + 1e-9
+        forced = (density * signs[rows.binned] * rows.residual).mean()
+        assert forced == pytest.approx(true, rel=0.02, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
+    world = worlds.miscalibrated(seed, temperature=3.0)
+    rows = known(world)
+    for radius, true in zip(RADII, world.fragility(np.array(RADII), regions_only=True), strict=True):
+        density, signs = _regional(rows, rows, radius, 15)
+        for k in np.unique(rows.region):
+            assert np.ptp(density[rows.region == k]) == 0
+        assert divergence(density) <= radius + 1e-9
+        forced = (density * signs[rows.binned] * rows.residual).mean()
+        assert forced == pytest.approx(true, rel=0.02, abs=1e-3)
+
+
+def test_of_several_sign_patterns_the_one_that_pushes_furthest():
+    pushes = {(1.0, 1.0): [0.1, 0.1], (-1.0, -1.0): [-0.3, -0.3]}
+    ones = np.ones(2)
+    assert _best([ones, -ones], lambda signs: np.array(pushes[tuple(signs)])).tolist() == [-1, -1]
+
+
+def test_the_curves_of_a_cancelling_world():
+    world = worlds.cancelling(0, delta=0.15, rule="leading")
+    configurations = Configurations.of(world.sample(8000, seed=0))
+    found = fragility(configurations, radii=RADII)
+    true = world.fragility(np.array(RADII))
+    for curve in found.curves:
+        assert curve.densities.shape == (len(RADII), len(found.rows))
+        assert np.allclose(curve.densities.mean(axis=1), 1, atol=1e-5)
+        assert curve.effective[0] == pytest.approx(len(found.rows))
+        assert (np.diff(curve.effective) <= 1e-3 * len(found.rows)).all()
+        assert all(point.low <= limit for point, limit in zip(curve.error, true, strict=True))
+    errors = [point.value for point in found.configurations.error]
+    assert errors[-1] > 0.7 * true[-1]
+    assert found.doubled == pytest.approx(0.02, abs=0.01)
+    assert 0 < found.doubling.low <= found.doubling.value <= found.doubling.high < 0.1
+    assert found.configurations.reaches(0.5).value == np.inf
+
+
+def test_hard_routing_is_flat_under_region_reweighting_but_not_under_others():
+    world = worlds.hard_routed(1, delta=0.15)
+    found = fragility(Configurations.of(world.sample(8000, seed=0)), radii=RADII)
+    assert all(point.low <= 0 for point in found.regions.error)
+    assert found.configurations.error[-1].low > 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cancelling", "calibrated"])
+def test_rates_over_random_worlds(name):
+    """A smaller `benchmarks/audit.py`."""
+    shares, above = [], 0
+    for seed in range(12):
+        world = WORLDS[name](seed)
+        found = fragility(Configurations.of(world.sample(5000, seed=1000 + seed)), radii=RADII[:3])
+        true = world.fragility(np.array(RADII[:3]))
+        above += any(
+            point.low > limit + 1e-12 for point, limit in zip(found.configurations.error, true, strict=True)
+        )
+        shares.append(found.configurations.error[-1].value / max(true[-1], 1e-12))
+    assert above <= 3
+    assert name == "calibrated" or np.mean(shares) >= 0.7

@@ -1,0 +1,285 @@
+"""The whole audit: what it says of each kind of world, what it writes, what it refuses."""
+
+import json
+import os
+import pkgutil
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from typer.testing import CliRunner
+
+import calmoe
+from calmoe import worlds
+from calmoe.auditing.progress import PARTS, TARGET, Steps
+from calmoe.auditing.statistics.tilting import divergence
+from calmoe.cli import app
+from calmoe.errors import InputError
+from calmoe.metrics import ece
+from calmoe.predictions import Predictions
+from calmoe.worlds import WORLDS
+from strategies import generator, random_output
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return {name: calmoe.audit(make(3).sample(4000, seed=0)) for name, make in WORLDS.items()}
+
+
+def test_each_world_is_told_apart(reports):
+    hidden = {name: report.hidden for name, report in reports.items()}
+    assert hidden["calibrated"].p_hidden > 0.01
+    assert hidden["miscalibrated"].p_hidden > 0.01
+    assert hidden["miscalibrated"].p_calibrated < 0.001
+    for name in ("cancelling", "hard-routed"):
+        assert hidden[name].p_hidden < 0.001
+        assert reports[name].aggregate.ece.low == 0
+        assert hidden[name].cancelled.low > 0
+    assert reports["calibrated experts"].aggregate.worse_than_experts
+    assert reports["miscalibrated"].indicators.found.any()
+
+
+def test_the_words_say_what_the_numbers_say(reports):
+    assert "no miscalibration of single configurations was found" in reports["calibrated"].summary()
+    assert "cancels inside the bins" in reports["cancelling"].summary()
+    assert "worse than every one of its experts" in reports["calibrated experts"].summary()
+    assert "Repair: none is offered" in reports["calibrated"].summary()
+    assert "Repair: on 2,400 rows" in reports["cancelling"].summary()
+    assert "the ECE stays below" in reports["calibrated"].summary()
+    for report in reports.values():
+        assert "nan" not in report.summary()
+
+
+def test_the_numbers_are_json(reports):
+    for report in reports.values():
+        held = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+        assert held["aggregate"]["ece"]["value"] == report.aggregate.ece.value
+        assert held["hidden"]["witness"]["high"] is None  # one-sided
+        assert "densities" not in held["fragility"]["configurations"]
+        assert held["rows"] == 4000
+        assert held["certificates"]["signed"]["ece"][0]["high"] == report.certificates.signed.ece[0].high
+        assert held["certificates"]["cross_entropy"]["ece"][0]["high"] is None  # no bound
+        assert held["repair"]["nll"]["change"]["value"] == report.repair.nll.change.value
+        assert "fitted" not in held["repair"]
+
+
+def test_a_report_is_written_whole_and_the_same_twice(reports, tmp_path):
+    page = reports["cancelling"].save(tmp_path / "a")
+    again = reports["cancelling"].save(tmp_path / "b")
+    assert page.read_bytes() == again.read_bytes()
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {
+        ".calmoe.json",
+        "audit.json",
+        "figures",
+        "repair.json",
+        "report.html",
+        "reweightings.safetensors",
+    }
+    for heading in ("Hidden miscalibration", "Fragility", "Auditors", "Certificates", "Repair"):
+        assert heading in page.read_text()
+    for drawn in reports["cancelling"].figures().values():
+        assert "nan" not in drawn.alt
+
+
+def test_many_classes_are_judged_by_confidence():
+    output = random_output(0, n=1000, classes=5, experts=3)
+    labels = torch.multinomial(output.probs, 1, generator=generator(1)).squeeze(1)
+    report = calmoe.audit(Predictions(output=output, labels=labels))
+    assert report.classes == 5
+    assert report.aggregate.ece.low == 0
+    assert report.hidden.p_calibrated > 0.001
+
+
+def test_fifty_rows_give_a_report_that_says_what_it_leaves_out(tmp_path):
+    report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
+    assert report.hidden is None
+    assert report.fragility is None
+    assert "50 rows" in report.left_out["fragility"]
+    assert report.repair is None
+    assert "50 rows" in report.left_out["repair"]
+    assert report.certificates.signed.ece[0].high > report.certificates.signed.ece[0].value
+    assert "Left out" in report.summary()
+    assert "Left out" in report.save(tmp_path).read_text()
+
+
+def test_one_expert_has_nothing_to_hide(tmp_path):
+    probs = np.random.default_rng(0).dirichlet([1, 1, 1], size=1500)
+    few, report = (calmoe.audit(Predictions.from_probs(probs[:n], np.zeros(n, int))) for n in (300, 1500))
+    assert "no bin has 100 rows, so that no moment is judged" in few.summary()
+    assert report.hidden is None
+    assert "one expert" in report.left_out["hidden miscalibration"]
+    assert report.repair is not None
+    assert "repair" not in report.left_out
+    html = report.save(tmp_path).read_text()
+    shown = html[: html.index("What the words mean")]  # the glossary is of all audits
+    for text in (report.summary(), re.sub(r"<(style|script).*?</\1>", "", shown, flags=re.DOTALL)):
+        assert "mixture" not in text
+        assert "expert-and-bin" not in text
+        assert not re.search(r"expert 0|1 experts", text)
+    assert "the model's ECE is" in report.summary()
+    assert "bins' moments differ from zero" in report.summary()
+
+
+def test_minus_signs_are_minus_signs(reports, tmp_path):
+    for name, report in reports.items():
+        page = report.save(tmp_path / name).read_text()
+        text = report.summary() + re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL)
+        assert "−0." in text
+        assert not re.findall(r".{20}(?<![\w-])-\d.{20}", text)
+
+
+def test_no_table_of_nothing(reports, tmp_path):
+    clean, odd = reports["calibrated"], reports["miscalibrated"]
+    assert not clean.indicators.found.any()
+    page = clean.save(tmp_path).read_text()
+    assert "No moment differs from zero." in page
+    assert "<caption>The largest moments" not in page
+    assert "<caption>The largest moments" in odd.save(tmp_path).read_text()
+    assert not re.findall(r"<thead>(?:(?!<tbody>).)*</table>", page, re.DOTALL)
+
+
+def test_a_constant_router_and_certain_predictions_are_audited(tmp_path):
+    random = np.random.default_rng(0)
+    experts = random.dirichlet([1, 1, 1], size=(600, 2))
+    routing = np.tile([0.75, 0.25], (600, 1))
+    probs = (routing[:, :, None] * experts).sum(axis=1)
+    labels = random.integers(0, 3, size=600)
+    report = calmoe.audit(Predictions.from_probs(probs, labels, routing=routing, expert_probs=experts))
+    assert "no regions" in report.left_out["region reweighting"]
+    errors = [point.value for point in report.fragility.regions.error]
+    assert np.ptp(errors) < 1e-12
+    certain = np.tile(np.eye(3)[0], (600, 2, 1))
+    report = calmoe.audit(
+        Predictions.from_probs(certain[:, 0], labels, routing=routing, expert_probs=certain)
+    )
+    assert report.aggregate.ece.value == pytest.approx((labels != 0).mean(), abs=0.01)
+    assert report.save(tmp_path).exists()
+
+
+def test_a_class_may_be_judged_instead(tmp_path):
+    sample = worlds.calibrated_experts(0).sample(2000, seed=0)
+    report = calmoe.audit(sample, of=1)
+    assert report.aggregate.balance.low < 0 < report.aggregate.balance.high
+    share = float((sample.labels == 1).double().mean())
+    assert f"its share of label 1 {share:.3f}" in report.summary()
+    assert "accuracy" not in report.summary()
+    assert "each by label 1" in report.save(tmp_path).read_text()
+
+
+def test_names_that_are_no_utf8_are_escaped(tmp_path, monkeypatch):
+    file, out = (tmp_path / os.fsdecode(name) for name in (b"a\xed\xa0\x80b.npz", b"caf\xe9"))
+    with file.open("wb") as stream:
+        np.savez(stream, probs=np.full((3, 2), 0.5), labels=[0, 1, 0])
+    arguments = ["audit", str(file), "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["calmoe", *arguments])
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert r"caf\xe9/report.html" in result.output
+    assert r"Calibration audit of a\xed\xa0\x80b.npz" in (out / "report.html").read_text("utf-8")
+    told = json.loads((out / "audit.json").read_text("utf-8"))["origin"]
+    assert told["file"] == r"a\xed\xa0\x80b.npz"
+    assert r"caf\xe9" in told["command"]
+
+
+def test_a_page_that_cannot_be_made_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+    report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
+    monkeypatch.setattr("calmoe.auditing.presentation.page.page", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report.save(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_path_that_is_not_utf8_stands_escaped_on_the_page(tmp_path):
+    report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
+    page = report.save(tmp_path / "out", {"file": "caf\udce9.csv"})
+    assert "caf\\xe9.csv" in page.read_text("utf-8")
+
+
+def test_without_labels_there_is_no_audit():
+    with pytest.raises(InputError, match="carry no labels"):
+        calmoe.audit(Predictions.from_probs(np.array([[0.5, 0.5]])))
+    with pytest.raises(InputError, match="level must lie between"):
+        calmoe.audit(worlds.calibrated(0).sample(50, seed=0), level=95)
+
+
+def test_the_command_prints_the_findings_and_writes_the_page(tmp_path):
+    worlds.cancelling(0).sample(1000, seed=0).save(tmp_path / "p.safetensors")
+    result = CliRunner().invoke(
+        app, ["audit", str(tmp_path / "p.safetensors"), "--out", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "Hidden miscalibration" in result.output
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize("of", ["top", 1])
+def test_the_reweightings_are_saved_and_demonstrate_what_the_report_says(tmp_path, of):
+    given = worlds.cancelling(0).sample(2000, seed=0)
+    report = calmoe.audit(given, of=of)
+    report.save(tmp_path)
+    saved = safetensors.numpy.load_file(tmp_path / "reweightings.safetensors")
+    told = json.loads((tmp_path / "audit.json").read_text())["fragility"]
+    rows = saved["rows"]
+    assert len(np.unique(rows)) == len(rows) == 1200
+    for name in ("configurations", "regions", "disagreement", "entropy"):
+        for i, radius in enumerate(saved[f"{name}.radii"]):
+            weights = saved[f"{name}.densities"][i]
+            shown = ece(given.output.probs[rows], given.labels[rows], weights=weights, of=of)
+            assert shown == pytest.approx(told[name]["plain_ece"][i], abs=1e-6)
+            assert weights.mean() == pytest.approx(1, abs=1e-5)
+            assert divergence(weights.astype(float)) <= radius + 1e-4
+            assert shown >= told[name]["error"][i]["value"] - 1e-6  # the signs are the same in all blocks
+
+
+def test_progress_moves_and_ends():
+    said = []
+    calmoe.audit(
+        worlds.cancelling(0).sample(400, seed=0), progress=lambda part, done: said.append((part, done))
+    )
+    shares = [done for _, done in said]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert shares[-1] == 1
+    parts = [part for part, _ in said]
+    assert list(dict.fromkeys(parts)) == [*PARTS, "done"]
+    assert min(parts.count("configurations"), parts.count("fragility")) > 2  # the long parts move inside
+    assert sum(PARTS.values()) == pytest.approx(1)
+
+
+def test_a_target_has_its_part_of_the_bar():
+    said = []
+    steps = Steps(lambda part, done: said.append(done), PARTS | TARGET)
+    for part in (*PARTS, *TARGET):
+        steps.begin(part)
+    assert said[-1] < 0.8
+    assert said == sorted(said)
+
+
+def test_the_words_do_not_contradict_the_p_value(reports):
+    clean = reports["calibrated"]
+    doubtful = replace(clean, hidden=replace(clean.hidden, p_calibrated=0.001))
+    assert "no miscalibration" in clean.summary()
+    assert "no miscalibration" not in doubtful.summary()
+
+
+def test_an_ece_below_the_balance_is_explained(reports):
+    clean = reports["calibrated"]
+    told = clean.aggregate
+    for balance, explained in ((-told.ece.value - 0.01, True), (told.ece.value, False)):
+        other = replace(told, balance=told.balance._replace(value=balance))
+        assert ("freed from its upward bias" in replace(clean, aggregate=other).summary()) == explained
+
+
+def test_no_public_name_shadows_a_module():
+    modules = {module.name for module in pkgutil.iter_modules(calmoe.auditing.__path__)}
+    assert "report" in modules
+    assert modules.isdisjoint(calmoe.auditing.__all__)
+
+
+def test_the_bar_is_for_a_terminal_only(tmp_path):
+    worlds.cancelling(0).sample(300, seed=0).save(tmp_path / "p.safetensors")
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "p.safetensors")])
+    assert result.stderr == ""

@@ -1,0 +1,268 @@
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from calmoe.errors import InputError
+from calmoe.render.drawing import FULL
+from calmoe.report.eta_gamma import eta_gamma, eta_gamma_figure, eta_gamma_table
+from calmoe.report.sweeps import sweep_caption, sweep_figure, sweep_in_words, sweep_table
+
+SEEDS = (42, 43, 44)
+
+
+def sweep(values=(1, 2, 4), methods=("robust",), setting="eta", seeds=SEEDS, hard=True, batch=128, **more):
+    """Rows under both protocols: accuracy falls with the value, hard ECE is lowest at 2."""
+    return [
+        {
+            "method": method,
+            "seed": seed,
+            "protocol": protocol,
+            "accuracy": 0.92 - 0.01 * value,
+            "hard_accuracy": 0.6 if hard else None,
+            "ece": 0.05 * value,
+            "ece_ts": 0.01 * value,
+            "hard_ece": 0.1 + 0.01 * abs(value - 2) + 0.001 * (seed - 43) if hard else None,
+            "hard_ece_ts": 0.15 if hard else None,
+            "nll_ts": 0.3,
+            "brier_ts": 0.1,
+            "setting": setting,
+            "value": value,
+            "batch": batch,
+            "perplexity": 128 - 16 * value + (seed - 43),
+            "gamma_eff": 3.0,  # a mean over batches: not what the table shows
+            **more,
+        }
+        for method in methods
+        for value in values
+        for seed in seeds
+        for protocol in ("corrected", "published")
+    ]
+
+
+def table(grid):
+    return list(csv.DictReader(io.StringIO(grid.csv())))
+
+
+def points(axes):
+    """x, y of every drawn series."""
+    return [np.array(container.lines[0].get_data()) for container in axes.containers]
+
+
+def spreads(axes):
+    """Lengths of the first series' error bars."""
+    (bars,) = axes.containers[0].lines[2]
+    return [high[1] - low[1] for low, high in bars.get_segments()]
+
+
+def test_sweep_figure_draws_hard_ece_raw_and_scaled_and_accuracy():
+    figure, alt = sweep_figure(sweep(), "corrected", default=2)
+    left, right = figure.axes
+    raw, scaled = points(left)
+    assert raw.tolist() == [[1, 2, 4], pytest.approx([0.11, 0.10, 0.12])]
+    assert scaled[1].tolist() == pytest.approx([0.15] * 3)
+    assert spreads(left) == pytest.approx([2 * 0.001 / 3**0.5] * 3)
+    assert points(right)[0][1].tolist() == pytest.approx([0.91, 0.90, 0.88])
+    assert (left.get_ylabel(), right.get_ylabel()) == ("hard ECE", "accuracy")
+    assert left.get_ylim()[0] == 0
+    assert "at 2: hard ECE 0.100 ± 0.001, after temperature 0.150 ± 0.000, accuracy 0.900 ± 0.000" in alt
+    assert "3 seeds" in alt
+    assert figure.get_figwidth() <= FULL
+
+
+def test_the_default_is_marked_only_if_given():
+    def marks(default):
+        return [
+            x for x in sweep_figure(sweep(), "corrected", default).figure.axes[0].lines if x.get_ls() == ":"
+        ]
+
+    assert [mark.get_xdata()[0] for mark in marks(2)] == [2]
+    assert marks(None) == []
+
+
+def test_without_a_hard_subset_the_ece_is_drawn():
+    left = sweep_figure(sweep(hard=False), "corrected").figure.axes[0]
+    assert left.get_ylabel() == "ECE"
+    assert [series[1].tolist() for series in points(left)] == [
+        pytest.approx([0.05, 0.1, 0.2]),
+        pytest.approx([0.01, 0.02, 0.04]),
+    ]
+
+
+def test_a_sweeps_table_has_no_column_without_a_value():
+    titles = [heading.title for heading in sweep_table(sweep(hard=False), "corrected").headings]
+    assert titles == ["η", "Seeds", "Accuracy", "ECE", "ECE+TS", "NLL+TS", "Brier+TS"]
+
+
+@pytest.mark.parametrize(("hard", "title", "told"), [(True, "hard ECE", "0.100"), (False, "ECE", "0.050")])
+def test_words_and_caption_tell_of_the_error_that_is_drawn(hard, title, told):
+    rows = sweep(hard=hard)
+    assert sweep_figure(rows, "corrected").figure.axes[0].get_ylabel() == title
+    bullets = sweep_in_words(rows, "corrected", default=4).bullets
+    assert [bullet.partition(":")[0] for bullet in bullets] == [
+        f"Robust MoE, {name}" for name in (title, f"{title} after temperature", "accuracy")
+    ]
+    assert f"lowest mean at {2 if hard else 1}, {told} ± " in bullets[0]
+    assert f"at the default, 4, {'0.120' if hard else '0.200'} ± " in bullets[0]
+    assert "highest mean at 1, 0.910 ± 0.000; at the default, 4, 0.880 ± 0.000." in bullets[2]
+    whose = "ECE of the hard subset" if hard else "ECE"
+    assert sweep_caption(rows, "corrected") == f"{whose}, raw and after a temperature, and accuracy, by η."
+
+
+def test_one_seed_has_no_bars():
+    figure, alt = sweep_figure(sweep(seeds=(43,)), "corrected")
+    assert spreads(figure.axes[0]) == [0, 0, 0]
+    assert "±" not in alt
+    assert "1 seed." in alt
+
+
+def test_several_methods_take_their_own_looks_in_the_papers_order():
+    figure = sweep_figure(sweep(methods=("mine", "fgr_robust", "robust")), "corrected").figure
+    entries = figure.legends[0].get_texts()
+    shown = [text.get_text() for text in entries]
+    assert shown == ["Robust MoE", "FGR + Robust", "mine", "raw", "after temperature"]
+    assert len(points(figure.axes[0])) == 6
+    assert len(points(figure.axes[1])) == 3
+
+
+def test_values_far_apart_have_a_logarithmic_axis():
+    def scale(*values):
+        return sweep_figure(sweep(values), "corrected").figure.axes[0].get_xscale()
+
+    assert [scale(0.1, 1, 10), scale(1, 2, 4), scale(0, 1, 40)] == ["log", "linear", "linear"]
+
+
+def test_sweep_table_has_a_row_a_value_and_the_best_in_bold():
+    grid = sweep_table(sweep(methods=("fgr_robust", "robust")), "corrected")
+    found = table(grid)
+    assert [(row["method"], row["eta"], row["seeds"]) for row in found] == [
+        *(("robust", value, "3") for value in "124"),
+        *(("fgr_robust", value, "3") for value in "124"),
+    ]
+    assert [len(section) for section in grid.sections] == [3, 3]
+    assert float(found[2]["hard_ece"]) == pytest.approx(0.12)
+    assert float(found[2]["hard_ece_se"]) == pytest.approx(0.001 / 3**0.5)
+    titles = [heading.title for heading in grid.headings]
+    assert titles[:3] == ["Method", "η", "Seeds"]
+    bold = [row[titles.index("Hard ECE")].bold for row in grid.rows]
+    assert bold == [False, True, False] * 2
+    assert [row[titles.index("Accuracy")].bold for row in grid.rows] == [True, False, False] * 2
+
+
+def test_values_that_agree_to_six_digits_are_told_apart():
+    rows = sweep(values=(1.0, 1.0000001))
+    text = sweep_table(rows, "corrected").markdown()
+    assert "| 1 |" in text
+    assert "| 1.0000001 |" in text
+    assert "2 values from 1 to 1.0000001" in sweep_in_words(rows, "corrected").text
+
+
+def test_sweep_table_of_the_warmup():
+    grid = sweep_table(sweep((5, 20), setting="warmup"), "published")
+    assert grid.headings[0].title == "Warm-up epochs"
+    assert grid.caption.startswith("Robust MoE: ")
+    assert "published protocol" in grid.caption
+    assert [row["warmup"] for row in table(grid)] == ["5", "20"]
+
+
+def test_eta_and_gamma_beside_the_papers():
+    found = table(eta_gamma_table(sweep((0.25, 2))))
+    new, known = found
+    assert (new["eta"], new["published_perplexity"], new["perplexity_difference"], new["published_top"]) == (
+        "0.25",
+        "",
+        "",
+        "",
+    )
+    gammas = 128 / np.array([95, 96, 97])
+    numbers = {name: float(value) for name, value in known.items() if name != "method"}
+    assert numbers == pytest.approx(
+        {
+            "eta": 2,
+            "seeds": 3,
+            "perplexity": 96,
+            "perplexity_se": 1 / 3**0.5,
+            "published_perplexity": 93.2,
+            "perplexity_difference": 2.8,
+            "effective_fraction": 0.75,
+            "effective_fraction_se": 1 / 3**0.5 / 128,
+            "published_effective_fraction": 0.728,
+            "gamma_eff": gammas.mean(),
+            "gamma_eff_se": gammas.std(ddof=1) / 3**0.5,
+            "published_gamma_eff": 1.4,
+            "gamma_eff_difference": gammas.mean() - 1.4,
+            "top": 96,
+            "published_top": 92,
+        }
+    )
+
+
+def test_the_papers_numbers_stand_only_beside_the_papers_setting():
+    for rows, dataset in (
+        (sweep(methods=("fgr_robust",)), "cifar10h"),
+        (sweep(batch=32), "cifar10h"),
+        (sweep(), "digits"),
+    ):
+        assert "published_perplexity" not in table(eta_gamma_table(rows, dataset))[0]
+        assert "paper" not in eta_gamma_table(rows, dataset).caption
+        assert "paper" not in eta_gamma_figure(rows, dataset).alt
+
+
+def test_top_is_rounded_up_and_exact_shares_are_not():
+    def top(gamma):
+        return eta_gamma(sweep((2,), perplexity=128 / gamma))[0]["robust"][2].top
+
+    assert [top(1.0), top(1.1), top(1.6), top(1.9), top(2.0)] == [128, 117, 80, 68, 64]
+
+
+def test_eta_gamma_figure_draws_ours_and_the_papers():
+    figure, alt = eta_gamma_figure(sweep())
+    left, right = figure.axes
+    assert points(left)[0].tolist() == [[1, 2, 4], [112, 96, 64]]
+    assert points(right)[0][1].tolist() == pytest.approx([128 / 112, 128 / 96, 2], rel=1e-3)
+    (paper,) = [line for line in left.lines if line.get_markerfacecolor() == "none"]
+    assert dict(zip(*paper.get_data(), strict=True))[2.0] == 93.2
+    assert "at 4: perplexity 64.00 ± 0.58, Γ_eff 2.00 ± 0.02" in alt
+    assert "2: 93.2, 1.4" in alt
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "no rows"),
+        (sweep() + sweep(setting="warmup"), r"several sweeps \(eta, warmup\)"),
+        (sweep(setting="gamma"), "unknown setting of a sweep 'gamma'"),
+        (sweep() * 2, "two rows for method 'robust', seed 42"),
+    ],
+)
+def test_rows_that_are_no_sweep_are_refused(rows, said):
+    for make in (sweep_figure, sweep_table):
+        with pytest.raises(InputError, match=said):
+            make(rows, "corrected")
+
+
+def test_a_protocol_without_rows_is_refused():
+    with pytest.raises(InputError, match="no rows under protocol 'other'"):
+        sweep_table(sweep(), "other")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "no rows"),
+        (sweep(setting="warmup"), "a sweep of eta, not of warmup"),
+        (sweep(perplexity=None), "no row of this sweep has a tilt"),
+        (sweep((1,)) + sweep((2,), batch=32), r"several batch sizes \(32, 128\)"),
+    ],
+)
+def test_rows_without_a_tilt_are_refused(rows, said):
+    for make in (eta_gamma_table, eta_gamma_figure):
+        with pytest.raises(InputError, match=said):
+            make(rows)
+
+
+def test_no_text_is_smaller_than_7_points():
+    for figure, _ in (sweep_figure(sweep(), "corrected", 2), eta_gamma_figure(sweep())):
+        texts = figure.findobj(match=lambda a: hasattr(a, "get_fontsize"))
+        assert min(text.get_fontsize() for text in texts if text.get_text()) >= 7

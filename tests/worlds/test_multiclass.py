@@ -1,0 +1,76 @@
+"""Worlds of five classes: exact identities, and what the audit says of them."""
+
+import numpy as np
+import pytest
+
+from calmoe.auditing import Configurations, aggregate, fragility, hidden
+from calmoe.metrics import ece
+from calmoe.worlds import multiclass
+
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("name", multiclass.WORLDS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_world_is_a_world(name, seed):
+    world = multiclass.WORLDS[name](seed)
+    assert world.probability.sum() == pytest.approx(1)
+    for values in (world.routing, world.truth, world.mixture, world.experts):
+        assert np.allclose(values.sum(axis=-1), 1)
+        assert values.min() >= 0
+    assert world.ece() <= world.level_set_error + 1e-12
+    assert world.level_set_error <= world.hidden + 1e-12
+    assert abs(world.balance) <= world.ece() + 1e-12
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_is_the_case_it_is_named_after(seed):
+    assert multiclass.calibrated(seed).hidden == pytest.approx(0, abs=1e-12)
+    assert multiclass.calibrated(seed).classwise_ece() == pytest.approx(0, abs=1e-12)
+    cancelling = multiclass.cancelling(seed, delta=0.07)
+    assert cancelling.hidden == pytest.approx(0.07)
+    assert cancelling.level_set_error == pytest.approx(0, abs=1e-12)
+    outright = multiclass.miscalibrated(seed)
+    assert outright.level_set_error == pytest.approx(outright.hidden)
+    assert outright.hidden > 0.03
+
+
+def test_samples_follow_the_world_and_the_event_is_the_top_label():
+    world = multiclass.miscalibrated(1)
+    given = world.sample(100_000, seed=0)
+    drawn, seen = given.groups["configuration"], Configurations.of(given)
+    found = np.bincount(drawn, seen.outcome) / np.bincount(drawn)
+    assert np.abs(found - world.correct).max() < 0.1
+    assert np.allclose(seen.confidence, world.confidence[drawn])
+    assert ece(given.output.probs, given.labels) == pytest.approx(world.ece(), abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", multiclass.WORLDS)
+def test_rates_over_random_worlds(name):
+    """ECE, experts, witness, test and curve, as `benchmarks/audit.py` has them at full size."""
+    times, covered, views, honest, rejected, above, shares = 30, 0, 0, 0, 0, 0, []
+    for seed in range(times):
+        world = multiclass.WORLDS[name](seed)
+        seen = Configurations.of(world.sample(5000, seed=1000 + seed))
+        told, found = aggregate(seen), hidden(seen, splits=1)
+        covered += told.ece.low <= world.ece() + 1e-12 and world.ece() <= told.ece.high
+        views += all(
+            e.view.low <= world.expert_ece(k) + 1e-12 and world.expert_ece(k) <= e.view.high
+            for k, e in enumerate(told.experts)
+            if not np.isnan(e.view.value)
+        )
+        honest += found.witness.low <= world.hidden and found.cancelled.low <= world.cancellation()
+        rejected += found.p_hidden < 0.05
+        curve, true = fragility(seen, radii=(0.1,)).configurations, world.fragility(np.array([0.1]))[0]
+        above += curve.error[0].low > true + 1e-12
+        shares.append(curve.error[0].value / max(true, 1e-12))
+    assert covered >= 25
+    assert views >= 25
+    assert honest >= 25
+    assert above <= 5
+    if name.startswith("cancelling"):
+        assert rejected >= 27
+    else:
+        assert rejected <= 6
+    assert name.startswith("calibrated") or np.mean(shares) >= 0.7
