@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import calmoe
+from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError, check_known
 from calmoe.escaping import visible
 
@@ -301,8 +302,8 @@ def audit_command(
     of: Annotated[
         str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")
     ] = "top",
-    bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = 15,
-    level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = 0.95,
+    bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = BINS,
+    level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = LEVEL,
     seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
 ) -> None:
     """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.

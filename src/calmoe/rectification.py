@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from calmoe.arrays import as_count, as_number, check_bins, check_word, widen
+from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.objectives import check_batch
@@ -79,7 +80,7 @@ def frequency_filter(
     return images.clone().index_copy_(0, chosen, filtered.to(images.dtype))  # in the layout of `images`
 
 
-def soft_ece(output: MixtureOutput, labels: Tensor, bins: int = 15, temperature: float = 0.01) -> Tensor:
+def soft_ece(output: MixtureOutput, labels: Tensor, bins: int = BINS, temperature: float = 0.01) -> Tensor:
     """Differentiable ECE: √(Σ_b share_b (accuracy_b − confidence_b)² + 1e-10) over soft bins.
 
     An example belongs to bin b with weight softmax_b(−(confidence − centre_b)² / temperature).

@@ -25,6 +25,7 @@ from calmoe.auditing.sections.surface import Surface, surface
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.sequential import FEWEST, learn
 from calmoe.auditing.target.predict import Target, check_target, predict_target
+from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
@@ -137,8 +138,8 @@ def audit(
     target: Predictions | None = None,
     labelled_target: Predictions | None = None,
     of: Of = "top",
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
     seed: int = 0,
     progress: Progress = silent,
 ) -> AuditReport:

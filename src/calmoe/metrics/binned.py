@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from calmoe.arrays import Array, as_number, check_bins, check_word
+from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of, Rows, check, events
 
@@ -77,7 +78,7 @@ def subtract_label(probs: Tensor, labels: Tensor) -> Tensor:
 
 
 def ece(
-    probs: Array, labels: Array, weights: Array | None = None, *, bins: int = 15, of: Of = "top"
+    probs: Array, labels: Array, weights: Array | None = None, *, bins: int = BINS, of: Of = "top"
 ) -> float:
     """Expected calibration error: sum_b share_b |confidence_b - accuracy_b| over B equal-width bins.
 
@@ -93,7 +94,7 @@ def ece(
 
 
 def adaptive_ece(
-    probs: Array, labels: Array, weights: Array | None = None, *, bins: int = 15, of: Of = "top"
+    probs: Array, labels: Array, weights: Array | None = None, *, bins: int = BINS, of: Of = "top"
 ) -> float:
     """The ECE over B bins of equal mass; equal confidences share a bin.
 
@@ -107,7 +108,7 @@ def adaptive_ece(
     return sum_by(index, rows.weigh(gap), bins).abs().sum().item() / rows.total
 
 
-def classwise_ece(probs: Array, labels: Array, weights: Array | None = None, *, bins: int = 15) -> float:
+def classwise_ece(probs: Array, labels: Array, weights: Array | None = None, *, bins: int = BINS) -> float:
     """The mean over classes of ece(..., of=c).
 
     >>> round(classwise_ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1])), 6)
@@ -143,7 +144,7 @@ class Reliability:
         """Binomial: sqrt(a (1 - a) / n) with the effective n."""
         return np.sqrt(self.accuracy * (1 - self.accuracy) / self.effective)
 
-    def interval(self, level: float = 0.95) -> np.ndarray:
+    def interval(self, level: float = LEVEL) -> np.ndarray:
         """Wilson's interval of the accuracy in each bin, [B, 2]: inside [0, 1] and sound at 0 and 1."""
         z2 = ndtri((1 + as_number("level", level, 0, 1)) / 2) ** 2
         centre = (self.accuracy + z2 / self.effective / 2) / (1 + z2 / self.effective)
@@ -171,7 +172,7 @@ def reliability(
     labels: Array,
     weights: Array | None = None,
     *,
-    bins: int = 15,
+    bins: int = BINS,
     of: Of = "top",
     equal: Literal["width", "mass"] = "width",
 ) -> Reliability:

@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from calmoe.arrays import Array, as_count, as_number, as_tensor, check_bins, check_word
+from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.metrics.binned import classwise_ece, classwise_gaps, ece, gaps, width_bins
 from calmoe.metrics.checks import Of, as_ids, check, check_log, events, select
@@ -41,7 +42,7 @@ def bootstrap(
     weights: Array | None = None,
     *,
     resamples: int = 1000,
-    level: float = 0.95,
+    level: float = LEVEL,
     clusters: Array | None = None,
     strata: Array | None = None,
     method: Literal["percentile", "basic"] = "percentile",
@@ -82,7 +83,7 @@ def bootstrap(
     return Interval(estimate, low, high, error, samples)
 
 
-def paired_difference(a: Array, b: Array, level: float = 0.95) -> Interval:
+def paired_difference(a: Array, b: Array, level: float = LEVEL) -> Interval:
     """Mean of a - b over paired runs (the same seeds), with Student's t interval.
 
     `samples` are the differences. One pair gives the difference, and NaN for the rest.
@@ -158,13 +159,13 @@ class _Additive(NamedTuple):
         return self.finish(np.stack([features @ weights / weights.sum() for weights in resampled]))
 
 
-def _ece(probs: Array, labels: Array, bins: int = 15, of: Of = "top") -> _Additive:
+def _ece(probs: Array, labels: Array, bins: int = BINS, of: Of = "top") -> _Additive:
     (confidence, outcome), bins = events(check(probs, labels), of), check_bins(bins)
     cell, gap = width_bins(confidence, bins)[:, None], gaps(confidence, outcome)[:, None]
     return _Additive(cell, gap, bins, lambda means: np.abs(means).sum(1))
 
 
-def _classwise_ece(probs: Array, labels: Array, bins: int = 15) -> _Additive:
+def _classwise_ece(probs: Array, labels: Array, bins: int = BINS) -> _Additive:
     rows, bins = check(probs, labels), check_bins(bins)
     cell, gap = classwise_gaps(rows, bins)
     classes = gap.shape[1]

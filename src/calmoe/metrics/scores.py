@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import Array, check_bins
+from calmoe.defaults import BINS
 from calmoe.metrics.binned import classwise_gaps, subtract_label, sum_by
 from calmoe.metrics.checks import Rows, check, check_log
 
@@ -49,7 +50,7 @@ class BrierDecomposition(NamedTuple):
 
 
 def brier_decomposition(
-    probs: Array, labels: Array, weights: Array | None = None, *, bins: int = 15
+    probs: Array, labels: Array, weights: Array | None = None, *, bins: int = BINS
 ) -> BrierDecomposition:
     """The Brier score = calibration + refinement + within_bins, by bins of p_c, summed over the classes c.
 

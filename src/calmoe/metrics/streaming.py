@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor, check_bins
+from calmoe.defaults import BINS
 from calmoe.metrics.binned import gap_sums
 from calmoe.metrics.checks import Of, check
 
@@ -59,7 +60,7 @@ class CalibrationError(Metric):
     is_differentiable = False
     sums: Tensor  # [B + 1]: sum w (confidence - outcome) in each bin, then sum w
 
-    def __init__(self, bins: int = 15, of: Of = "top", **kwargs: Any) -> None:
+    def __init__(self, bins: int = BINS, of: Of = "top", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.bins, self.of = check_bins(bins), of
         self.add_state("sums", torch.zeros(self.bins + 1, dtype=torch.float64), dist_reduce_fx="sum")

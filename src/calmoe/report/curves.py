@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
+from calmoe.defaults import BINS
 from calmoe.errors import InputError, about
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
 from calmoe.metrics.groups import column_groups
@@ -31,7 +32,7 @@ from calmoe.validation import parse_json
 Curves: TypeAlias = dict[str, Any]
 
 TEMPERATURES = np.array([float(f"{t:.6g}") for t in np.geomspace(0.25, 8.0, 101)])  # 1 is one of them
-BINS, HISTOGRAM_BINS = 15, 20
+HISTOGRAM_BINS = 20
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LARGE = 1_000_000  # bytes: a larger file is compressed
 MOST_BYTES = 256 * 2**20  # of a file of curves

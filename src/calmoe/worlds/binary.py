@@ -19,6 +19,7 @@ import torch
 from scipy.special import expit, logit
 
 from calmoe.auditing.statistics.tilting import tilt
+from calmoe.defaults import BINS
 from calmoe.metrics.binned import width_bins
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
@@ -46,7 +47,7 @@ class World(Finite):
     def correct(self) -> np.ndarray:
         return np.where(self.mixture > 0.5, self.truth, 1 - self.truth)
 
-    def classwise_ece(self, bins: int = 15) -> float:
+    def classwise_ece(self, bins: int = BINS) -> float:
         gap, total = self.probability * (self.truth - self.mixture), 0.0
         for probability in (self.mixture, 1 - self.mixture):
             index = width_bins(torch.as_tensor(probability), bins).numpy()

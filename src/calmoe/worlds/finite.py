@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from calmoe.auditing.statistics.tilting import tilt
+from calmoe.defaults import BINS
 from calmoe.metrics.binned import width_bins
 from calmoe.predictions import Predictions
 
@@ -68,20 +69,20 @@ class Finite(ABC):
         levels = np.unique(self.confidence.round(12), return_inverse=True)[1]
         return float(np.abs(np.bincount(levels, self.probability * self.gap)).sum())
 
-    def bins(self, bins: int = 15) -> np.ndarray:
+    def bins(self, bins: int = BINS) -> np.ndarray:
         """The equal-width bin of each confidence. [M]"""
         return width_bins(torch.as_tensor(self.confidence), bins).numpy()
 
-    def ece(self, bins: int = 15, weights: np.ndarray | None = None) -> float:
+    def ece(self, bins: int = BINS, weights: np.ndarray | None = None) -> float:
         """Σ_b |E[a (m − f) 1_b]|: the ECE of the population under the density a; 1 where not given."""
         mass = self.probability if weights is None else self.probability * weights
         return float(np.abs(np.bincount(self.bins(bins), mass * self.gap)).sum())
 
-    def cancellation(self, bins: int = 15) -> float:
+    def cancellation(self, bins: int = BINS) -> float:
         """E|m − f| − ECE: what cancels inside the bins."""
         return self.hidden - self.ece(bins)
 
-    def expert_ece(self, expert: int, bins: int = 15, *, region: bool = False) -> float:
+    def expert_ece(self, expert: int, bins: int = BINS, *, region: bool = False) -> float:
         """The ECE of an expert's own predicted class on its routing-weighted view, or on its hard region."""
         confidence, correct = self.own(expert)
         view = (self.region == expert).astype(float) if region else self.routing[:, expert]
@@ -90,7 +91,7 @@ class Finite(ABC):
         return float(np.abs(np.bincount(index, mass * (correct - confidence))).sum() / mass.sum())
 
     @abstractmethod
-    def classwise_ece(self, bins: int = 15) -> float:
+    def classwise_ece(self, bins: int = BINS) -> float:
         """The mean over classes of Σ_b |E[(P(Y = c | s) − f_c) 1_b]|."""
 
     def moments(self, auditors: np.ndarray) -> np.ndarray:
@@ -112,14 +113,14 @@ class Finite(ABC):
         squares, chance = self.residual.ravel() ** 2, self.chance.ravel()
         return np.array([chance @ (tilt(squares, float(e), chance) * squares) for e in epsilons])
 
-    def worst_ece(self, epsilons: np.ndarray, bins: int = 15) -> np.ndarray:
+    def worst_ece(self, epsilons: np.ndarray, bins: int = BINS) -> np.ndarray:
         """The largest ECE over the same densities: `fragility`, where labels may shift too."""
         used, index = np.unique(self.bins(bins), return_inverse=True)
         signs, chance = np.array(list(product([-1.0, 1.0], repeat=len(used)))), self.chance.ravel()
         scores = (signs[:, index, None] * self.residual).reshape(len(signs), -1)
         return np.array([(tilt(scores, float(e), chance) * scores @ chance).max() for e in epsilons])
 
-    def fragility(self, epsilons: np.ndarray, bins: int = 15, *, regions_only: bool = False) -> np.ndarray:
+    def fragility(self, epsilons: np.ndarray, bins: int = BINS, *, regions_only: bool = False) -> np.ndarray:
         """The largest ECE over reweightings of the configurations within KL radius ε; exact.
 
         Σ_b |E[a h 1_b]| is the largest of E[a s_b h] over signs s: every sign pattern is tried, each with its

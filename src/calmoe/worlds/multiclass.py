@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from calmoe.defaults import BINS
 from calmoe.metrics.binned import width_bins
 from calmoe.predictions import Predictions
 from calmoe.worlds.finite import Finite
@@ -40,7 +41,7 @@ class Multiclass(Finite):
         own = self.experts[:, expert]
         return own.max(axis=1), _at(self.truth, own.argmax(axis=1))
 
-    def classwise_ece(self, bins: int = 15) -> float:
+    def classwise_ece(self, bins: int = BINS) -> float:
         gap = self.probability[:, None] * (self.truth - self.mixture)
         cells = width_bins(torch.as_tensor(self.mixture), bins).numpy() + bins * np.arange(gap.shape[1])
         return float(np.abs(np.bincount(cells.ravel(), gap.ravel())).sum() / gap.shape[1])

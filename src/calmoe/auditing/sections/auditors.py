@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, within
+from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 
 MOST_AUDITORS = 3000  # their joint law takes a matrix of its square
@@ -77,8 +78,8 @@ def auditors(
     configurations: Configurations,
     *,
     kind: Kind = "indicator",
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
     draws: int = 4000,
 ) -> Auditors:
     """All moments of one kind; the critical value is the quantile of the largest |z| of their joint law."""

@@ -24,6 +24,7 @@ from calmoe.auditing.statistics.estimates import (
     within,
 )
 from calmoe.auditing.statistics.gaps import classwise, experts_gap, smooth
+from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics.binned import mass_bins, width_bins
 from calmoe.predictions import Predictions
 
@@ -85,8 +86,8 @@ def aggregate(
     configurations: Configurations,
     predictions: Predictions | None = None,
     *,
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
 ) -> Aggregate:
     """Judge the mixture and each expert; `predictions`, all classes of them, for the class-wise ECE."""
     residual, n, noise = configurations.residual, len(configurations), configurations.noise

@@ -23,6 +23,7 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.sections.fragility import RADII
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.tilting import tilt
+from calmoe.defaults import BINS, LEVEL
 from calmoe.objectives import cvar
 
 ETAS = np.geomspace(0.1, 60.0, 20)  # where E[e^{ηL}] is bounded for the population; and its limit, η = 0
@@ -85,8 +86,8 @@ def certificates(
     cross_entropy: np.ndarray | None = None,
     *,
     radii: tuple[float, ...] = RADII,
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
 ) -> Certificates:
     """Certify; cross_entropy [N] is the mixture's −log f_y, left out where not given.
 

@@ -20,6 +20,7 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_gap, normal, within
 from calmoe.auditing.statistics.sequential import Learned, learn
 from calmoe.auditing.statistics.tilting import tilt
+from calmoe.defaults import BINS, LEVEL
 
 RADII = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 SMALLEST = 0.01  # an ECE below one point counts as one point where "twice the ECE" is asked
@@ -111,8 +112,8 @@ def fragility(
     learned: Learned | None = None,
     *,
     radii: tuple[float, ...] = RADII,
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
     seed: int = 0,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Fragility:

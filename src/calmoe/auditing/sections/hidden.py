@@ -25,6 +25,7 @@ from calmoe.auditing.statistics.estimates import (
 )
 from calmoe.auditing.statistics.sequential import Learned, learn
 from calmoe.auditing.statistics.splits import how_many, level_each, middle, one_bound, one_p_value, seeds
+from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 
 STRATUM = 50  # rows of nearly equal confidence among which residuals are exchanged
@@ -80,8 +81,8 @@ def hidden(
     configurations: Configurations,
     learned: Learned | None = None,
     *,
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
     seed: int = 0,
     splits: int | None = None,
     inside: Callable[[float], None] = lambda share: None,

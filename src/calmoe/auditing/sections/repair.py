@@ -16,6 +16,7 @@ from calmoe.auditing.statistics.estimates import Estimate, at_least, binned_gap,
 from calmoe.auditing.statistics.sequential import blocks, learn
 from calmoe.calibration import CalibrationWarning
 from calmoe.calibration.routing_recalibration import RoutingRecalibration
+from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
@@ -63,8 +64,8 @@ def repair(
     fits: list[tuple[np.ndarray, RoutingRecalibration]] | None = None,
     *,
     of: Of = "top",
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
     seed: int = 0,
 ) -> Repair:
     """Fit on earlier rows (`later_fits`, where not given), compare on later ones, then fit on all.

@@ -8,6 +8,7 @@ from matplotlib import rc_context
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.cells import headings, pair
 from calmoe.auditing.statistics.estimates import Estimate, binned_gap, normal, proportion, spread, within
+from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics.groups import group_masks
 from calmoe.predictions import Predictions
 from calmoe.render.drawing import COLUMN, GREY, STYLE, Drawn, new_figure
@@ -48,7 +49,7 @@ class Surface:
 
 
 def surface(
-    configurations: Configurations, predictions: Predictions, *, bins: int = 15, level: float = 0.95
+    configurations: Configurations, predictions: Predictions, *, bins: int = BINS, level: float = LEVEL
 ) -> Surface:
     """The diagram, and each group of the file's columns of words, truth values or few whole numbers."""
     masks = group_masks(predictions.groups)
@@ -61,7 +62,7 @@ def surface(
     return Surface(diagram=diagram(configurations, bins=bins, level=level), groups=tuple(found[:MOST]))
 
 
-def diagram(seen: Configurations, *, bins: int = 15, level: float = 0.95) -> Diagram:
+def diagram(seen: Configurations, *, bins: int = BINS, level: float = LEVEL) -> Diagram:
     """By the rows' own labels, with Wilson's intervals."""
     assert seen.outcome is not None
     index = seen.bins(bins)

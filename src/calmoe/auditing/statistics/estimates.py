@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from calmoe.defaults import LEVEL
+
 
 class Estimate(NamedTuple):
     """A number, its interval and its standard error. A one-sided bound has an infinite end."""
@@ -24,7 +26,7 @@ NONE = Estimate(*[float("nan")] * 4)
 RARE = 5.0  # errors: where fewer are expected, a sample's own spread may know of none
 
 
-def mean(values: np.ndarray, level: float = 0.95) -> Estimate:
+def mean(values: np.ndarray, level: float = LEVEL) -> Estimate:
     """The mean of [N] values with its normal interval; one value has none.
 
     >>> mean(np.array([0.0, 1.0] * 50))
@@ -34,7 +36,7 @@ def mean(values: np.ndarray, level: float = 0.95) -> Estimate:
     return normal(float(values.mean()), spread / len(values) ** 0.5, level)
 
 
-def proportion(share: float, rows: int, level: float = 0.95) -> Estimate:
+def proportion(share: float, rows: int, level: float = LEVEL) -> Estimate:
     """A share of rows with Wilson's interval: inside [0, 1], and sound at 0 and 1.
 
     >>> proportion(1.0, 50)
@@ -62,17 +64,17 @@ def spread(values: np.ndarray, noise: np.ndarray) -> float:
     return (max(squares, min(float(noise.sum()), RARE)) + 0.5) ** 0.5 / n
 
 
-def normal(value: float, standard_error: float, level: float = 0.95) -> Estimate:
+def normal(value: float, standard_error: float, level: float = LEVEL) -> Estimate:
     half = float(ndtri((1 + level) / 2)) * standard_error
     return Estimate(value, value - half, value + half, standard_error)
 
 
-def at_least(value: float, standard_error: float, level: float = 0.95) -> Estimate:
+def at_least(value: float, standard_error: float, level: float = LEVEL) -> Estimate:
     """A one-sided lower bound: value − z_level × standard error, and no upper end."""
     return Estimate(value, value - float(ndtri(level)) * standard_error, float("inf"), standard_error)
 
 
-def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95, draws: int = 2000) -> Estimate:
+def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL, draws: int = 2000) -> Estimate:
     """θ = Σ_b |μ_b| from normal estimates of the μ_b: gaps [B] with their covariance [B, B].
 
     The plain T = Σ |gap_b| is biased upward, most where μ is zero. So T is compared with what it would be if
@@ -173,7 +175,7 @@ def binned_gap(
     index: np.ndarray,
     bins: int,
     weights: np.ndarray | None = None,
-    level: float = 0.95,
+    level: float = LEVEL,
     *,
     noise: np.ndarray | None = None,
 ) -> Estimate:
@@ -184,7 +186,7 @@ def binned_gap(
     return ece_from(*binned_means(residual, index, bins, weights, noise), level)
 
 
-def ece_from(gaps: np.ndarray, covariance: np.ndarray, level: float = 0.95) -> Estimate:
+def ece_from(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL) -> Estimate:
     """As `total_gap`, of an ECE: it lies in [0, 1]."""
     return within(total_gap(gaps, covariance, level), 0.0, 1.0)
 

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.statistics.estimates import RARE, Estimate, ece_from
+from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics import smooth_ece
 from calmoe.metrics.binned import subtract_label, width_bins
 from calmoe.predictions import Predictions
@@ -28,7 +29,7 @@ Cells = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def celled_gap(
-    chunks: Iterable[Cells], size: int, rows: int, level: float = 0.95, *, unit: float = 1.0
+    chunks: Iterable[Cells], size: int, rows: int, level: float = LEVEL, *, unit: float = 1.0
 ) -> Estimate:
     """Σ_cells |E[v 1_cell]| of the population, with `total_gap`'s interval; each row lies in P of the cells.
 
@@ -73,7 +74,7 @@ def celled_gap(
     return ece_from(gaps, covariance / rows, level)
 
 
-def classwise(predictions: Predictions, *, bins: int = 15, level: float = 0.95) -> Estimate:
+def classwise(predictions: Predictions, *, bins: int = BINS, level: float = LEVEL) -> Estimate:
     """The mean over classes of Σ_b |E[(1[y = c] − p_c) 1_b]|: the class-wise ECE of the population."""
     labels, classes = predictions.known_labels, predictions.num_classes
 
@@ -89,7 +90,7 @@ def classwise(predictions: Predictions, *, bins: int = 15, level: float = 0.95) 
     return celled_gap(chunks(), classes * bins, len(predictions), level, unit=1 / classes)
 
 
-def experts_gap(configurations: Configurations, *, bins: int = 15, level: float = 0.95) -> Estimate:
+def experts_gap(configurations: Configurations, *, bins: int = BINS, level: float = LEVEL) -> Estimate:
     """Σ_k Σ_b |E[r_k D_k 1_b]|: the experts' ECE on their views, averaged by their shares E[r_k]."""
     experts = configurations.num_experts
     assert configurations.own_outcome is not None
@@ -113,7 +114,7 @@ def experts_gap(configurations: Configurations, *, bins: int = 15, level: float 
 
 
 def smooth(
-    configurations: Configurations, *, bandwidth: float | None = None, level: float = 0.95
+    configurations: Configurations, *, bandwidth: float | None = None, level: float = LEVEL
 ) -> Estimate:
     """∫ |E[D K_σ(t, f)]| dt at the bandwidth σ, which counts as fixed; `total_gap`'s interval.
 

@@ -17,6 +17,7 @@ from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.splits import FEWER, one_p_value, seeds
 from calmoe.auditing.target.cross_fit import learn
 from calmoe.auditing.target.density import DensityRatio, density_ratio
+from calmoe.defaults import LEVEL
 
 FEWEST = 30  # labelled target rows below which there is no test
 
@@ -47,7 +48,7 @@ def plausibility(
     source: Configurations,
     source_gap: np.ndarray,
     ratio: DensityRatio,
-    level: float = 0.95,
+    level: float = LEVEL,
 ) -> Plausibility:
     """gaps: the learned m − f of the labelled target rows, by fold [folds, L]; source_gap: of source rows."""
     rows = len(labelled)

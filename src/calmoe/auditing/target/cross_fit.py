@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, normal
 from calmoe.auditing.statistics.sequential import MOST
 from calmoe.auditing.target.density import FOLDS
+from calmoe.defaults import LEVEL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ def predicted_mean(
     known: np.ndarray,
     learned: Learned,
     weights: np.ndarray,
-    level: float = 0.95,
+    level: float = LEVEL,
     *,
     noise: np.ndarray | None = None,
 ) -> Estimate:

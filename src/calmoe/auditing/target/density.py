@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.sequential import MOST, SOME
+from calmoe.defaults import LEVEL
 from calmoe.errors import InputError
 
 FOLDS, INNER = 4, 2
@@ -57,7 +58,7 @@ class DensityRatio:
 
 
 def density_ratio(
-    source: Configurations, target: Configurations, *, level: float = 0.95, seed: int = 0
+    source: Configurations, target: Configurations, *, level: float = LEVEL, seed: int = 0
 ) -> DensityRatio:
     """Learn the ratio, cross-fitted and calibrated.
 

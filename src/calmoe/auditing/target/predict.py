@@ -29,6 +29,7 @@ from calmoe.auditing.target.cross_fit import Learned, learn, predicted_mean
 from calmoe.auditing.target.density import FEWEST, DensityRatio, density_ratio
 from calmoe.auditing.target.losses import RANGES, losses_of
 from calmoe.auditing.target.temperature import Tempered, tempered
+from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
@@ -87,8 +88,8 @@ def predict_target(
     labelled: Predictions | None = None,
     *,
     of: Of = "top",
-    bins: int = 15,
-    level: float = 0.95,
+    bins: int = BINS,
+    level: float = LEVEL,
     seed: int = 0,
 ) -> Target:
     """Predict how the mixture will do on the target; labelled: target rows that test the assumption.
