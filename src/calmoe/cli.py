@@ -200,9 +200,11 @@ def _train(
 ) -> None:
     """What `run` and `sweep` do with their options."""
     from calmoe.experiments import runner
+    from calmoe.report.console import show_results
 
+    console = runner.make_console()
     if dry_run:
-        runner.show_plan(spec, folder, data, device, sweep=sweep)
+        runner.show_plan(spec, folder, data, device, sweep=sweep, console=console)
         return
     outcome = runner.run(
         spec,
@@ -213,7 +215,9 @@ def _train(
         only_report=only_report,
         time_limit=time_limit,
         tensorboard=tensorboard,
+        console=console,
     )
+    show_results(outcome, console)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -241,10 +245,12 @@ def _spec(
 
 def _recorded(folder: Path, dataset: str, *options: Any) -> "tuple[RunSpec, Sweep | None]":
     """What is asked of results that are there: all that the folder holds, if the options do not say."""
-    from calmoe.experiments.records import recorded_spec
+    from calmoe.experiments.store import RunFolder
 
-    base, sweep = recorded_spec(folder, dataset)
-    return _spec(dataset, base, *options), sweep
+    record = RunFolder(folder).record()
+    if record is None or record.spec.dataset != dataset:
+        return _spec(dataset, None, *options), None
+    return _spec(dataset, record.spec, *options), record.sweep
 
 
 @app.command("report")
@@ -361,6 +367,34 @@ def export_command(
     _say(f"{many(len(files), 'file')}, such as {files[-1]}: `calmoe audit` reads them")
 
 
+@app.command("add")
+def add_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    name: Annotated[str, typer.Argument(help="What tables and figures call the predictions.")],
+    validation: Annotated[Path, typer.Option(help="Predictions for the run's validation rows.")],
+    test: Annotated[Path, typer.Option(help="Predictions for the run's test rows.")],
+    augmented: Annotated[
+        Path | None,
+        typer.Option(help="For augmented validation rows: the published protocol fits temperatures there."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed that they stand under.")] = 0,
+) -> None:
+    """Let predictions from elsewhere stand in a run's tables and figures, as a method of their own.
+
+    Rows must be the run's, in its order: `calmoe export` writes files that show it.
+
+    Example: calmoe add runs/digits my_model --validation validation.npz --test test.npz
+    """
+    from calmoe.experiments.run import add_predictions
+    from calmoe.experiments.runner import Outcome, make_console
+    from calmoe.predictions import Predictions
+    from calmoe.report.console import show_results
+
+    files = [None if path is None else Predictions.load(path) for path in (validation, test, augmented)]
+    opened = add_predictions(run, name, seed, *files)  # type: ignore[arg-type]
+    show_results(Outcome(run=opened, rows=opened.rows), make_console())
+
+
 @app.command("data")
 def data_command(
     dataset: Annotated[str, typer.Argument(help="cifar10h.")],
@@ -401,7 +435,8 @@ def compare_command(
 
     Example: calmoe compare runs/cifar10h
     """
+    from calmoe.experiments.run import Run
     from calmoe.experiments.runner import make_console
-    from calmoe.report.beside_paper import beside_the_paper
+    from calmoe.report.run_tables import beside_the_paper
 
-    make_console().print(beside_the_paper(run, dataset).rich())
+    make_console().print(beside_the_paper(Run.open(run), dataset).rich())

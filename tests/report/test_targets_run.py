@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import statistics
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -179,7 +180,7 @@ def test_bad_combinations_are_one_line(runs, images, finished, tmp_path):
     assert_refused(calmoe("report", runs["photo"], runs["sketch"]), "say where, --to DIR")
     other = shutil.copytree(runs["photo"], tmp_path / "other")
     folder = RunFolder(other)
-    folder.write_record({**folder.record(), "fingerprint": "of other images"})
+    folder.write_record(replace(folder.record(), fingerprint="of other images"))
     assert_refused(
         calmoe("report", runs["photo"], other, "--to", to),
         "the data differ: other images or texts than those of the first)",

@@ -58,6 +58,8 @@ HOW = {
     "over seeds. Choose η by validation, not from these test rows.",
     "warmup": "How many epochs of plain training come before the robust objective; all else stays. Bars are "
     "standard errors over seeds. Choose it by validation, not from these test rows.",
+    "sweep": "One setting takes several values; all else stays. Bars are standard errors over seeds. Choose "
+    "the value by validation, not from these test rows.",
 }
 PLAIN_CAPTIONS = {  # where there is no hard subset
     "frontier": f"Validation ECE against test ECE {SWEPT}",
