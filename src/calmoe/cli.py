@@ -1,6 +1,5 @@
 """The command line: thin, and quick to answer; what is heavy is imported where it is needed."""
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +86,7 @@ def _given(param: typer.CallbackParam, value: str | None) -> Path | None:
 FOLDER: Any = {"parser": str, "metavar": "<path>", "callback": _given}
 
 DatasetName = Annotated[
-    str, typer.Argument(help="digits, cifar10h, pacs, domains, civilcomments or hatexplain.")
+    str, typer.Argument(help="Such as digits, cifar10h or pacs; an unknown name lists them all.")
 ]
 Methods = Annotated[str | None, typer.Option(help="Such as vanilla,robust.")]
 Seeds = Annotated[str | None, typer.Option(help="Such as 42-46,50.")]
@@ -404,20 +403,13 @@ def data_command(
 
     Example: calmoe data cifar10h --to data
     """
-    from calmoe.data.download import fetch_cifar10h
+    from calmoe.data import DATASETS
 
-    if dataset == "digits":
-        raise InputError("digits comes with scikit-learn: there is nothing to download, `calmoe run digits`")
-    if dataset in ("pacs", "domains"):
-        raise InputError(
-            f"{dataset} is not downloaded (docs/run.md has more): unpack it to DIR/domain/class/image, "
-            f"then `calmoe run {dataset} --data DIR --target DOMAIN`"
-        )
-    if dataset in ("civilcomments", "hatexplain"):
-        module = importlib.import_module(f"calmoe.data.{dataset}")
-        raise InputError(f"{dataset} is not downloaded for you: {module.GET_IT}")
-    check_known("dataset", dataset, ["cifar10h"])
-    _say(f"cifar10h is in {fetch_cifar10h(to)}: calmoe run cifar10h --data {to}")
+    check_known("dataset", dataset, DATASETS)
+    card = DATASETS[dataset]
+    if card.fetch is None:
+        raise InputError(card.get_it)
+    _say(f"{dataset} is in {card.fetch(to)}: calmoe run {dataset} --data {to}")
 
 
 @app.command("compare")

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -23,7 +24,8 @@ SMALL = ["--methods", "vanilla,mocae", "--seeds", "42", "--set", "epochs=1", "--
 @pytest.fixture(scope="module", autouse=True)
 def _small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(DATASETS, "domains", partial(domains.load, size=32))
+        small = replace(domains.CARD, load=partial(domains.load, size=32))
+        patch.setitem(DATASETS, "domains", small)
         yield
 
 

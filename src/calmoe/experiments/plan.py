@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rich.markup import escape
@@ -16,12 +16,14 @@ from rich.tree import Tree
 from calmoe.experiments.spec import RunSpec
 from calmoe.methods import METHODS, Method, in_order, method_title, source
 from calmoe.render.wording import many
-from calmoe.training.settings import Stage, TrainingSettings
+from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 
 TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
 ALWAYS = ("epochs", "batch", "learning_rate", "weight_decay", "precision")  # `epochs`: the cosine's horizon
 WARMUP = Method(name="warm-up")  # what all mixtures share: ERM
-SINCE = ("weights", "pooling")  # model settings that older keys do not have: left out where empty
+FIRST_MODEL_SETTINGS = (  # in every key; later settings only where they are not the default
+    "backbone", "hidden", "stem", "stages", "variant", "experts", "router_hidden", "routing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +154,12 @@ def _line(node: Node, done: Collection[str]) -> str:
     return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"
 
 
+def _model_facts(model: ModelSettings) -> dict[str, Any]:
+    """The settings that determine a model; a setting that came later leaves older keys as they were."""
+    defaults = {field.name: field.default for field in fields(model)}
+    return {k: v for k, v in asdict(model).items() if k in FIRST_MODEL_SETTINGS or v != defaults[k]}
+
+
 def _node(
     spec: RunSpec, data: dict[str, Any], seed: int, method: Method, stage: Stage, parent: Node | None
 ) -> Node:
@@ -161,7 +169,7 @@ def _node(
         used += ("forget_moments",)
     facts = {
         **data,
-        "model": {k: v for k, v in asdict(spec.model).items() if v or k not in SINCE},
+        "model": _model_facts(spec.model),
         "training": {name: spec.training.value(name) for name in used},
         "seed": seed,
         "stage": asdict(stage),

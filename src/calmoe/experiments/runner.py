@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from calmoe.data import PROTOCOLS, ShiftDataset, is_text, load_dataset, needs_folder
+from calmoe.data import DATASETS, PROTOCOLS, ShiftDataset, load_dataset
 from calmoe.data.text import LENGTH
 from calmoe.errors import InputError
 from calmoe.escaping import visible
@@ -119,7 +119,7 @@ def show_plan(
     """
     console, folder, where = console or make_console(), RunFolder(out), pick_device(device)
     check_size(spec, sweep)
-    if data is None and needs_folder(spec.dataset) and folder.record() is not None:
+    if data is None and DATASETS[spec.dataset].needs_folder and folder.record() is not None:
         opened = recorded_run(folder, spec, sweep)
         say_notes(["data, weights, device and version were not checked: give --data DIR for that"], console)
     else:
@@ -168,7 +168,7 @@ def _load(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console)
     An encoder is tried before its tokenizer is: what is refused leaves no tokens either.
     """
     folder.check()
-    model, text = spec.model, is_text(spec.dataset)
+    model, text = spec.model, DATASETS[spec.dataset].is_text
     check_together(model.backbone, spec.dataset, text)
     heads = {card(source(name)).head for name in spec.methods} if folder.record() is None else ()
     if text and model.weights and heads:

@@ -21,6 +21,7 @@ from calmoe.mixture import MixtureHead
 from calmoe.training.settings import ModelSettings, TrainingSettings
 
 T = TypeVar("T")
+DEFAULT_SEEDS = (42, 43, 44)
 MOST_SEEDS = 1000
 MOST_LAYERS = 100
 CHOICES: dict[str, Iterable[str]] = {
@@ -83,12 +84,20 @@ class RunSpec:
 
 
 def load_preset(name: str) -> RunSpec:
-    """The preset `name` that comes with calmoe.
+    """The preset of the dataset `name`; one that has none gets calmoe's defaults.
 
     >>> load_preset("digits").training.epochs
     50
     """
-    check_known("dataset", name, preset_names())
+    check_known("dataset", name, DATASETS)
+    if name not in preset_names():
+        return RunSpec(
+            dataset=name,
+            methods=tuple(m.name for m in METHODS.values() if m.family in ("baseline", "robust")),
+            seeds=DEFAULT_SEEDS,
+            model=ModelSettings(),
+            training=TrainingSettings(),
+        )
     text = (PRESETS / f"{name}.toml").read_text(encoding="utf-8")
     return from_table(tomllib.loads(text))
 

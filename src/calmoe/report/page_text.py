@@ -84,12 +84,6 @@ FIGURES = {
     "Example failures": ("examples", ("examples",)),
     "Domains": ("domains", ("domains",)),
 }
-HARD = {
-    "digits": "Hard on digits: images of whose 15 nearest training images, in pixels, less than 70 % bear "
-    "their label. That share is what the figures call agreement; it stands in for people's.",
-    "cifar10h": "Hard on CIFAR-10H: images on which less than 70 % of the people asked agree. That share is "
-    "what the figures call agreement.",
-}
 
 
 def captions(hard: bool, target: bool) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import calmoe
-from calmoe.data import PROTOCOLS
+from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.experiments.record import Record, dotted, portable
 from calmoe.experiments.spec import load_preset, preset_names, setting_text
 from calmoe.experiments.sweep import paper_sweep
@@ -14,7 +14,7 @@ from calmoe.render.grid import Entry, Heading, label
 from calmoe.render.page import Code, Fact, Page, Picture, Point, Section
 from calmoe.render.wording import many, shortest
 from calmoe.report import Grid
-from calmoe.report.page_text import FIGURES, HARD, captions, how_to_read
+from calmoe.report.page_text import FIGURES, captions, how_to_read
 from calmoe.report.published import table_of
 from calmoe.report.sources import Source, Sources
 from calmoe.report.summary import Asked, in_words
@@ -92,7 +92,7 @@ def _table_sections(grids: Mapping[str, Grid], dataset: str, how: Mapping[str, s
             heading=heading,
             how=how[told],
             tables=of,
-            notes=[HARD[dataset]] if told == "results" and dataset in HARD else [],
+            notes=[DATASETS[dataset].hard] if told == "results" and dataset in DATASETS else [],
         )
         for heading, (told, of) in sections.items()
         if of
@@ -190,7 +190,7 @@ def command(record: Record) -> str:
 
 
 def _data_option(dataset: str) -> list[str]:
-    return [] if dataset == "digits" else ["--data", "DIR"]
+    return ["--data", "DIR"] if dataset not in DATASETS or DATASETS[dataset].needs_folder else []
 
 
 def _typed(session: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import calmoe
-from calmoe.data import pacs
+from calmoe.data import DATASETS
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import RunSpec
 from calmoe.ownership import OWNER
@@ -235,14 +235,15 @@ def overview_page(
 def _asked(overview: Overview) -> AskedTargets:
     record, titles = overview.record, overview.titles
     spec, (backbone, settings) = record.spec, overview.changes
-    absent = [domain for domain in pacs.DOMAINS if spec.dataset == "pacs" and domain not in titles]
+    known = DATASETS[spec.dataset].domains if spec.dataset in DATASETS else ()
+    absent = [domain for domain in known if domain not in titles]
     return AskedTargets(
         dataset=spec.dataset,
         methods=record.methods,
         seeds=record.seeds,
         protocols=record.protocols,
         titles=titles,
-        absent=list(target_titles("pacs", absent).values()),
+        absent=list(target_titles(spec.dataset, absent).values()),
         backbone=backbone,
         settings=settings,
         validation=[rows for sources in overview.targets.values() for rows in validation_rows(sources)],

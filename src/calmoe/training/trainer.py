@@ -17,6 +17,7 @@ from calmoe.backbones import (
     MLP,
     Encoder,
     ResNet,
+    backbone_options,
     build_backbone,
     fitting_weights,
     load_pretrained,
@@ -38,7 +39,6 @@ from calmoe.training.step import Step, captured
 from calmoe.validation import check_shapes
 
 Watch = Callable[[int, dict[str, float]], None]
-OPTIONS = {"mlp": ("hidden",), "encoder": ("weights", "pooling")}  # a backbone's settings; else a ResNet's
 MOST_PARAMETERS = 2_000_000_000
 
 
@@ -263,8 +263,8 @@ class Trainer:
 
 def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> MLP | ResNet | Encoder:
     """The backbone that the settings describe; a pretrained ResNet's weights are not in it yet."""
-    used = OPTIONS.get(settings.backbone, ("stem", "stages", "variant"))
-    return build_backbone(settings.backbone, input_shape, **{name: getattr(settings, name) for name in used})
+    options = {name: getattr(settings, name) for name in backbone_options(settings.backbone)}
+    return build_backbone(settings.backbone, input_shape, **options)
 
 
 def make_head(settings: ModelSettings, head: str, in_features: int, num_classes: int) -> MixtureHead:
