@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from calmoe.backbones import ResNet, weights_digest
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.data.image_cache import CACHE
 from calmoe.training import Trainer

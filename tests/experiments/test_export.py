@@ -4,7 +4,7 @@ import torch
 from typer.testing import CliRunner
 
 from calmoe.calibration import Temperature
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments.export import export
 from calmoe.experiments.run import Run

@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from calmoe import Predictions
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import record as record_module
 from calmoe.experiments.run import Run, add_predictions

@@ -46,7 +46,7 @@ def contents(folder):
 
 def start(*arguments):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["calmoe.cli", "calmoe.experiments.runner"])
+    context.set_forkserver_preload(["calmoe.commands", "calmoe.experiments.runner"])
     process = context.Process(target=command, args=(list(arguments),))
     process.start()
     return process

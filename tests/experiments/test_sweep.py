@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.experiments.spec import load_preset
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.methods import METHODS

@@ -1,7 +1,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.experiments.spec import from_table, load_preset
 from calmoe.experiments.store import RunFolder
 from calmoe.experiments.validation import SCORES

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import chromium
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.experiments.store import RunFolder
 from calmoe.report import write
