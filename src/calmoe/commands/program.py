@@ -1,5 +1,6 @@
 """The program `calmoe`: what all its commands share."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import calmoe
 from calmoe.errors import InputError
 from calmoe.escaping import visible
 
+UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own copy of click, or uses click's
 GOES_ON = (
     "stopped; the same command goes on after the last finished node or checkpoint (one every 30 seconds of "
     "training); what came after it is trained again"
@@ -26,6 +28,22 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=ORDER.index)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command. Options that are wrong get one line as well, where typer would draw a box."""
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except UsageError as error:
+            code = 2
+            if "NoArgs" in type(error).__name__:
+                error.show()
+            else:
+                command = error.ctx.command_path if error.ctx else "calmoe"
+                line = " ".join(error.format_message().split()).rstrip(".")
+                say(f"error: {line}: `{command} --help` shows what it takes", err=True)
+        except typer.Abort:
+            code = 130
+        sys.exit(code or 0)
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -81,12 +81,12 @@ def _worst_groups(
     """The lowest accuracy and the largest ECE of any group; `worst_group` says which, metric by metric."""
     masks, scaled = _groups(test, hard), temperature.transform(output.log_probs)
     judged = {"accuracy": (accuracy, output.probs), "ece": (ece, output.probs), "ece_ts": (ece, scaled.exp())}
-    found = {
+    scores = {
         name: by_group(metric, probs, test.known_labels, masks) for name, (metric, probs) in judged.items()
     }
     return {
-        **{f"worst_group_{name}": result.worst if masks else None for name, result in found.items()},
-        "worst_group": {name: result.worst_group for name, result in found.items()} if masks else None,
+        **{f"worst_group_{name}": result.worst if masks else None for name, result in scores.items()},
+        "worst_group": {name: result.worst_group for name, result in scores.items()} if masks else None,
     }
 
 

@@ -19,17 +19,17 @@ MOST_OF_ROWS = 256 * 2**20  # bytes of results.jsonl
 
 
 def check_sessions(path: Path, environment: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The sessions that `environment.json` tells of."""
+    """The sessions in `environment.json`, all checked."""
     with about(path):
         sessions = items("sessions", environment.get("sessions"))
         for session in sessions:
-            told = table("sessions", session, ("device", "date", "command"))
-            for word in items("command", told["command"], least=1):
+            facts = table("sessions", session, ("device", "date", "command"))
+            for word in items("command", facts["command"], least=1):
                 text("command", word)
             for name in ("cores", "threads"):
-                whole(name, told.get(name) or 0)
+                whole(name, facts.get(name) or 0)
             for name in ("device", "date", "calmoe", "commit", "python", "torch"):
-                text(name, told.get(name) or "")
+                text(name, facts.get(name) or "")
     return sessions
 
 
@@ -68,7 +68,11 @@ def _row(row: Any) -> dict[str, Any]:
     one_of("protocol", row["protocol"], PROTOCOLS)
     whole("seed", row["seed"])
     number("temperature", row["temperature"])
-    one_of("temperature_status", row["temperature_status"], [s for of in STATUSES.values() for s in of])
+    one_of(
+        "temperature_status",
+        row["temperature_status"],
+        [status for statuses in STATUSES.values() for status in statuses],
+    )
     whole("n", row["n"], least=1)
     whole("n_hard", row.get("n_hard", 0), most=row["n"])
     for value in items("temperatures", row.get("temperatures", [])):

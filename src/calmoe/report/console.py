@@ -32,21 +32,21 @@ def show_results(outcome: Outcome, console: Console) -> None:
 
 def temperature_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A line for each protocol and kind of temperature that is no optimum: which rows, and how many."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    odd: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         if row["temperature_status"] not in FITTED:
-            found.setdefault((row["protocol"], row["temperature_status"]), []).append(row)
+            odd.setdefault((row["protocol"], row["temperature_status"]), []).append(row)
     notes = []
-    for (protocol, status), of in found.items():
+    for (protocol, status), those in odd.items():
         names = [
             f"seed {r['seed']} {r['method']}"
             + (f" {r['setting']} {shortest(r['value'])}" if "value" in r else "")
-            for r in of
+            for r in those
         ]
-        low, high = (f"{pick(r['temperature'] for r in of):.3g}" for pick in (min, max))
+        low, high = (f"{pick(r['temperature'] for r in those):.3g}" for pick in (min, max))
         notes.append(
             f"{protocol} protocol: temperature {low}{f' to {high}' * (low != high)}, {status}, in "
-            f"{len(of)} of {many(sum(r['protocol'] == protocol for r in rows), 'row')}: "
+            f"{len(those)} of {many(sum(r['protocol'] == protocol for r in rows), 'row')}: "
             f"{', '.join(names[:NAMED])}{', …' * (len(names) > NAMED)}"
         )
     return notes
