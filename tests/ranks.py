@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from calmoe import MixtureHead
 from calmoe.objectives import ERM, CVaR, EntropicRisk, RobustFiltered, RobustMoE, brier, tilt_weights
+from calmoe.sharpness import sharp_gradients
 
 OBJECTIVES = {
     "erm": ERM(),
@@ -50,6 +51,20 @@ def work(rank, init_file, results):
         tilt = tilt_weights(ERM().loss(head(x), y), 2.0, group=group)
         assert not tilt.requires_grad  # a gradient through a rank's slice alone would be wrong
         saved[f"{split}/tilt"] = tilt
+    torch.save(saved, f"{results}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def sharpen(rank, init_file, results):
+    """SAM's gradients on each rank's share of the batch, behind DistributedDataParallel."""
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=2)
+    head, all_x, all_y = problem()
+    ddp = torch.nn.parallel.DistributedDataParallel(head)
+    x, y = all_x.split((23, 17))[rank], all_y.split((23, 17))[rank]
+    saved = {}
+    for name in ("erm", "robust"):
+        sharp_gradients(lambda name=name: OBJECTIVES[name](ddp(x), y, dist.group.WORLD), head, rho=0.3)
+        saved[name] = [p.grad.clone() for p in head.parameters()]
     torch.save(saved, f"{results}/{rank}.pt")
     dist.destroy_process_group()
 

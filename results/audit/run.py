@@ -15,12 +15,13 @@ import json
 import shutil
 from pathlib import Path
 
+from calmoe.experiments.records import record_of
+from calmoe.report.run_curves import models
+
 from calmoe.auditing import audit
 from calmoe.calibration import Temperature
 from calmoe.experiments.export import rescaled
-from calmoe.experiments.records import record_of
 from calmoe.experiments.spec import parse_seeds
-from calmoe.report.run_curves import models
 
 METHODS = ("vanilla", "mocae", "robust", "robust_filtered")
 KEPT_SEED = 42

@@ -6,8 +6,9 @@ The file is Vanilla MoE's validation split, training seed 42; a row is a number 
 import argparse
 from pathlib import Path
 
-from calmoe.auditing import Configurations, hidden
 from calmoe.report.run_curves import models
+
+from calmoe.auditing import Configurations, hidden
 
 METHOD, SEED, SEEDS, SPLITS = "vanilla", 42, range(7), (1, 3, 5, 9)
 

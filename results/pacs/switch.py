@@ -22,11 +22,11 @@ from statistics import mean
 from typing import Any
 
 import torch
+from calmoe.experiments.records import portable
 
 from calmoe.data import load_dataset
 from calmoe.experiments.environment import describe
 from calmoe.experiments.evaluation import evaluate
-from calmoe.experiments.records import portable
 from calmoe.experiments.runner import pick_device
 from calmoe.experiments.spec import load_preset
 from calmoe.methods import METHODS

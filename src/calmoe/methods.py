@@ -43,7 +43,7 @@ class Recipe(NamedTuple):
     own: Mapping[str, Setting] = {}
 
 
-FAMILIES = ("baseline", "robust", "beyond", "own")  # the order of tables; "beyond" the paper
+FAMILIES = ("baseline", "robust", "beyond", "sharp", "own")  # the order of tables; "beyond" the paper
 HEADS = ("mixture", "single")
 OBJECTIVES: dict[str, Recipe] = {
     "erm": Recipe(ERM),
@@ -53,7 +53,11 @@ OBJECTIVES: dict[str, Recipe] = {
     "cvar": Recipe(CVaR, ("gamma",)),
 }
 LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
-GRADIENTS = {"plain": (), "rectified": ("filter_fraction", "filter_variant")}  # and the settings they read
+GRADIENTS: dict[str, tuple[str, ...]] = {  # and the settings that they read
+    "plain": (),
+    "rectified": ("filter_fraction", "filter_variant"),
+    "sharp": ("rho",),
+}
 POST_HOC = (None, "per_expert_temperature")
 SPARE = (("#332288", "p"), ("#aa4466", "d"), ("#117733", "*"), ("#6e5a2e", "8"))  # for methods without a look
 
@@ -75,17 +79,20 @@ class Method:
     objective: str = "erm"  # after the warm-up
     loss: str = "cross_entropy"
     gradient: str = "plain"
+    warmup: str = ""  # the gradient of the warm-up with ERM: "plain", or "sharp" as sharp methods have it
     post_hoc: str | None = None
     weights_of: str | None = None  # the method whose trained model this one uses
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
+        object.__setattr__(self, "warmup", self.warmup or ("sharp" if self.gradient == "sharp" else "plain"))
         for field, known in (
             ("family", FAMILIES),
             ("head", HEADS),
             ("objective", OBJECTIVES),
             ("loss", LOSSES),
             ("gradient", GRADIENTS),
+            ("warmup", ("plain", "sharp")),
             ("post_hoc", POST_HOC),
         ):
             if getattr(self, field) not in known:
@@ -169,6 +176,37 @@ METHODS = {
             loss="brier",
         ),
         Method(name="cvar", title="CVaR", family="beyond", colour="#999933", marker="h", objective="cvar"),
+        Method(
+            name="sharp", title="Sharp MoE", family="sharp", colour="#c1272d", marker="*", gradient="sharp"
+        ),
+        Method(
+            name="sharp_single",
+            title="Sharp Single",
+            family="sharp",
+            colour="#b8860b",
+            marker="d",
+            head="single",
+            gradient="sharp",
+        ),
+        Method(
+            name="sharp_filtered",
+            title="Sharp Filtered",
+            family="sharp",
+            colour="#44aa99",
+            marker="p",
+            objective="filtered",
+            gradient="sharp",
+        ),
+        Method(
+            name="sharp_brier",
+            title="Sharp Brier",
+            family="sharp",
+            colour="#aa4499",
+            marker="H",
+            objective="tilted",
+            loss="brier",
+            gradient="sharp",
+        ),
     )
 }
 

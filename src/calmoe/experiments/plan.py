@@ -14,13 +14,16 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from calmoe.experiments.spec import RunSpec
-from calmoe.methods import METHODS, Method, in_order, method_title, source
+from calmoe.methods import GRADIENTS, METHODS, Method, in_order, method_title, source
 from calmoe.render.wording import many
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 
 TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
 ALWAYS = ("epochs", "batch", "learning_rate", "weight_decay", "precision")  # `epochs`: the cosine's horizon
-WARMUP = Method(name="warm-up")  # what all mixtures share: ERM
+WARMUPS = {  # ERM, which mixtures share
+    "plain": Method(name="warm-up"),
+    "sharp": Method(name="sharp warm-up", gradient="sharp"),
+}
 FIRST_MODEL_SETTINGS = (  # in every key; later settings only where they are not the default
     "backbone", "hidden", "stem", "stages", "variant", "experts", "router_hidden", "routing",
 )  # fmt: skip
@@ -39,11 +42,15 @@ class Node:
     value: str = ""  # of the setting that a sweep changes, such as "eta 0.5"
 
     @property
+    def warmup_name(self) -> str:
+        return WARMUPS[self.stage.gradient].name
+
+    @property
     def epochs(self) -> int:
         return self.stage.end - self.stage.start
 
     def __str__(self) -> str:
-        return " ".join(filter(None, [f"seed {self.seed}", self.method or "warm-up", self.value]))
+        return " ".join(filter(None, [f"seed {self.seed}", self.method or self.warmup_name, self.value]))
 
 
 def make_plan(
@@ -65,14 +72,15 @@ def make_plan(
     data = {"data": training_fingerprint, "device": device, "version": version}
     nodes = []
     for seed in spec.seeds:
-        warmup = None
+        warmups: dict[str, Node] = {}
         for name in in_order(source(name) for name in spec.methods):
             method = METHODS[name]
             shared = spec.training.warmup if method.head == "mixture" else 0
-            if shared and warmup is None:
-                warmup = _node(spec, data, seed, WARMUP, Stage.of(WARMUP, 0, shared), None)
-                nodes.append(warmup)
-            parent = warmup if shared else None
+            if shared and method.warmup not in warmups:
+                warmup = WARMUPS[method.warmup]
+                warmups[method.warmup] = _node(spec, data, seed, warmup, Stage.of(warmup, 0, shared), None)
+                nodes.append(warmups[method.warmup])
+            parent = warmups[method.warmup] if shared else None
             stage = Stage.of(method, shared, spec.training.epochs)
             nodes.append(_node(spec, data, seed, method, stage, parent))
     return nodes
@@ -96,7 +104,8 @@ def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:
         warmups: dict[str, Node] = {}
         shorter: dict[tuple[Any, ...], Node] = {}  # by what the warm-ups are trained with
         for node in sorted((node for node in of_seed if not node.method), key=lambda node: node.stage.end):
-            trained_with = tuple(node.training.value(name) for name in ALWAYS)
+            used = (*ALWAYS, *GRADIENTS[node.stage.gradient])
+            trained_with = (node.stage.gradient, *(node.training.value(name) for name in used))
             if parent := shorter.get(trained_with):
                 node = replace(node, parent=parent, stage=replace(node.stage, start=parent.stage.end))
             warmups[node.key] = shorter[trained_with] = node
@@ -148,7 +157,7 @@ def _saving(nodes: Sequence[Node]) -> str:
 
 
 def _line(node: Node, done: Collection[str]) -> str:
-    name = method_title(node.method) if node.method else "warm-up (ERM)"
+    name = method_title(node.method) if node.method else f"{node.warmup_name} (ERM)"
     name += f", {node.value}" if node.value else ""
     state = "  [green]done[/]" if node.key in done else ""
     return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"
@@ -172,10 +181,10 @@ def _node(
         "model": _model_facts(spec.model),
         "training": {name: spec.training.value(name) for name in used},
         "seed": seed,
-        "stage": asdict(stage),
+        "stage": stage.facts(),
         "parent": parent.key if parent else None,
     }
-    is_warmup = method is WARMUP
+    is_warmup = method in WARMUPS.values()
     if is_warmup and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
         facts["warmup"] = True
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

@@ -51,6 +51,7 @@ RANGES = {
     "regret": (0, math.inf),
     "disagreement": (0, math.inf),
     "filter_fraction": (0, 1),
+    "rho": (0, math.inf),
 }
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "word"}
 PRESETS = resources.files("calmoe.experiments") / "presets"

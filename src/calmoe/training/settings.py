@@ -42,6 +42,7 @@ class TrainingSettings:
     forget_moments: bool = False  # AdamW begins anew where an objective other than ERM does
     filter_fraction: float = 0.05
     filter_variant: str = "published"
+    rho: float = 0.1  # how far sharp gradients look: the length of the step up the gradient
     precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
     own: Mapping[str, float] = field(default_factory=dict)  # settings that one objective alone reads
 
@@ -59,7 +60,7 @@ class Stage:
     head: str  # "mixture" or "single"
     objective: str  # "erm", "tilted", "filtered", "entropic", "cvar"
     loss: str  # "cross_entropy" or "brier"
-    rectified: bool
+    gradient: str  # "plain", "rectified" (FGR) or "sharp" (SAM)
     start: int
     end: int
 
@@ -70,10 +71,16 @@ class Stage:
             head=method.head,
             objective=method.objective,
             loss=method.loss,
-            rectified=method.gradient == "rectified",
+            gradient=method.gradient,
             start=start,
             end=end,
         )
+
+    def facts(self) -> dict[str, Any]:
+        """What keys of nodes know of the stage; those made before there were sharp gradients stay."""
+        facts = {name: getattr(self, name) for name in ("head", "objective", "loss", "start", "end")}
+        facts["rectified"] = self.gradient == "rectified"
+        return facts | ({"gradient": "sharp"} if self.gradient == "sharp" else {})
 
     @property
     def switches(self) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from calmoe.objectives import Objective
 from calmoe.rectification import frequency_filter, rectify, soft_ece
+from calmoe.sharpness import perturbed
 from calmoe.training.batches import Batches
 from calmoe.training.resident import Resident
 
@@ -35,12 +36,17 @@ class Step:
         self.generator = generator
         self.positions = torch.arange(size, device=cursor.device)
         self.filter: tuple[float, str] | None = None
+        self.rho: float | None = None
         self.take: Callable[[Tensor], tuple[Tensor, Tensor]] = batches.take
         self.features: Callable[[Tensor], Tensor] = resident.features
 
     def rectify_with(self, fraction: float, variant: str) -> None:
         """FGR: the main gradient on a filtered batch, rectified against the soft ECE of the clean one."""
         self.filter = (fraction, variant)
+
+    def sharpen(self, rho: float) -> None:
+        """SAM: the gradient at the worst point within ρ of the weights, to first order."""
+        self.rho = rho
 
     def compile(self) -> None:
         """The backbone, which all objectives share, and the two small parts around it."""
@@ -61,8 +67,14 @@ class Step:
         at = self.cursor + self.positions
         inputs, labels = self.take(at)
         seen = inputs if self.filter is None else self._filtered(inputs, *self.filter)
-        value, losses = self.value(self.features(self.batches.normalise(seen)), labels)
+        rows = self.batches.normalise(seen)
+        value, losses = self.value(self.features(rows), labels)
         gradients = list(torch.autograd.grad(value, self.resident.parameters))
+        if self.rho is not None:
+            buffers = list(self.resident.model.buffers())  # batch norm moves in the first pass only
+            with perturbed(self.resident.parameters, gradients, self.rho, buffers):
+                value, _ = self.value(self.features(rows), labels)
+                gradients = list(torch.autograd.grad(value, self.resident.parameters))
         if self.filter is not None:
             calibration = self.calibration(self.features(self.batches.normalise(inputs)), labels)
             gradients = rectify(gradients, torch.autograd.grad(calibration, self.resident.parameters))

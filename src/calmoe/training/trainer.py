@@ -25,7 +25,7 @@ from calmoe.backbones import (
 )
 from calmoe.data import ShiftDataset, Split
 from calmoe.errors import InputError
-from calmoe.methods import LOSSES, OBJECTIVES
+from calmoe.methods import GRADIENTS, LOSSES, OBJECTIVES
 from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
 from calmoe.objectives import Objective
 from calmoe.predictions import Predictions
@@ -216,15 +216,17 @@ class Trainer:
     def _step(
         self, stage: Stage, resident: Resident, settings: TrainingSettings, size: int
     ) -> Callable[[], None]:
-        rectifies = (settings.filter_fraction, settings.filter_variant) if stage.rectified else ()
+        rule = tuple(settings.value(name) for name in GRADIENTS[stage.gradient])
         values = self._values(stage, settings)
         fixed = {name: value for name, value in values.items() if value is not self.eta}
-        key = (id(resident), stage.objective, stage.loss, rectifies, *fixed.items(), size)
+        key = (id(resident), stage.objective, stage.loss, stage.gradient, rule, *fixed.items(), size)
         if key not in self.steps:
             objective = self._objective(stage, values)
             step = Step(resident, self.batches, objective, self.cursor, self.losses, size, self.generator)
-            if stage.rectified:
+            if stage.gradient == "rectified":
                 step.rectify_with(settings.filter_fraction, settings.filter_variant)
+            if stage.gradient == "sharp":
+                step.sharpen(settings.rho)
             # compiling the odd last batch as well would cost more than it ever saves
             compiles = size == settings.batch
             self.steps[key] = captured(step, compiles, self.pool) if self.captures else step

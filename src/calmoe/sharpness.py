@@ -1,0 +1,82 @@
+"""Sharpness-aware gradients (SAM): the gradient at the worst point near the weights, not at the weights.
+
+Let g be the gradient of the batch's objective at the weights w. The sharp gradient is the one at
+w + ρ g / ‖g‖, on the same batch. Two lines in any loop, with any objective of calmoe or of one's own:
+
+>>> model, rows = torch.nn.Linear(2, 1), torch.ones(4, 2)
+>>> loss = sharp_gradients(lambda: model(rows).square().mean(), model, rho=0.1)
+>>> model.weight.grad is not None  # what optimizer.step() takes
+True
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from calmoe.arrays import as_number
+
+
+def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: float = 0.1) -> Tensor:
+    """Set `.grad` of the model's parameters to the sharp gradient, and return the objective at the weights.
+
+    `objective` is called twice. It returns the objective of the whole batch; or it calls backward itself,
+    once a micro-batch, and returns what it likes: the gradients that it left are then taken. Over several
+    ranks the gradients must be those of the global batch, as DistributedDataParallel leaves them.
+
+    Gradients of earlier calls are dropped. Buffers, such as the statistics of batch norm, move in the first
+    pass only. A gradient that is zero or not finite moves nothing: the second pass is then as the first.
+    """
+    rho = as_number("rho", rho, least=0)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    value = _gradients_of(objective, parameters)
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    with perturbed(parameters, gradients, rho, list(model.buffers())):
+        _gradients_of(objective, parameters)
+    return value
+
+
+def _gradients_of(objective: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) -> Tensor:
+    for parameter in parameters:
+        parameter.grad = None
+    value = objective()
+    if all(parameter.grad is None for parameter in parameters):
+        value.backward()
+    return value.detach()
+
+
+@contextmanager
+def perturbed(
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor], rho: float, buffers: Sequence[Tensor] = ()
+) -> Iterator[None]:
+    """Inside, the parameters stand at w + ρ g / ‖g‖, the norm taken over all of them; after it, at w again.
+
+    The buffers are after it as they were before it. Nothing waits for the device: a CUDA graph can hold it.
+    """
+    before = [tensor.detach().clone() for tensor in (*parameters, *buffers)]
+    with torch.no_grad():
+        for parameter, move in zip(parameters, ascent(gradients, rho), strict=True):
+            parameter.add_(move)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in zip((*parameters, *buffers), before, strict=True):
+                tensor.copy_(value)
+
+
+@torch.no_grad()
+def ascent(gradients: Sequence[Tensor], rho: float) -> list[Tensor]:
+    """ρ g / ‖g‖ as one long vector; zeros where the gradient is zero or not finite.
+
+    >>> ascent([torch.tensor([3.0]), torch.tensor([4.0])], rho=0.5)
+    [tensor([0.3000]), tensor([0.4000])]
+    """
+    norm = torch.stack([gradient.norm(dtype=_wide(gradient)) for gradient in gradients]).norm()
+    usable = norm.isfinite() & (norm > 0)
+    return [torch.where(usable, g * (rho / norm).to(g.dtype), torch.zeros_like(g)) for g in gradients]
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.promote_types(tensor.dtype, torch.float32)
