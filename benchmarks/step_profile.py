@@ -94,7 +94,7 @@ def main() -> None:
     medians = {}
     for name, rectified in (("Vanilla", False), ("FGR", True)):
         stage = Stage(
-            head="mixture", objective="erm", loss="cross_entropy", rectified=rectified, start=0, end=EPOCHS
+            head="mixture", objective="erm", loss="cross_entropy", gradient=gradient, start=0, end=EPOCHS
         )
         seconds: list[float] = []
         trainer.train(

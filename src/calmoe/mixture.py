@@ -4,6 +4,7 @@ log f = logsumexp_k(log r_k + log f_k). Taking the logarithm of a summed probabi
 gradient of every confident example to underflow; this form never does.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,6 +67,19 @@ class MixtureOutput(NamedTuple):
     def cat(outputs: Sequence["MixtureOutput"]) -> "MixtureOutput":
         """The outputs of several batches as one."""
         return MixtureOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
+
+    @staticmethod
+    def pool(views: Sequence["MixtureOutput"]) -> "MixtureOutput":
+        """Several views of the same rows as one mixture: V views of K experts are V·K experts, routed r / V.
+
+        The mixture's probabilities are the mean of the views'.
+
+        >>> experts = torch.tensor([[[[0.9, 0.1]]], [[[0.5, 0.5]]]]).log()
+        >>> MixtureOutput.pool([combine(torch.zeros(1, 1), each) for each in experts]).probs
+        tensor([[0.7000, 0.3000]])
+        """
+        routing = torch.cat([view.log_routing for view in views], dim=1) - math.log(len(views))
+        return combine(routing, torch.cat([view.expert_log_probs for view in views], dim=1))
 
 
 def combine(log_routing: Tensor, expert_log_probs: Tensor) -> MixtureOutput:

@@ -13,9 +13,9 @@ from encoders import save_encoder, write_comments
 SETTINGS = TrainingSettings(epochs=4, warmup=1, batch=32, learning_rate=3e-3)
 
 
-def stage(objective="erm", rectified=False, start=0, end=4, head="mixture"):
+def stage(objective="erm", gradient="plain", start=0, end=4, head="mixture"):
     return Stage(
-        head=head, objective=objective, loss="cross_entropy", rectified=rectified, start=start, end=end
+        head=head, objective=objective, loss="cross_entropy", gradient=gradient, start=start, end=end
     )
 
 

@@ -23,8 +23,8 @@ from calmoe.training import (
 SETTINGS = TrainingSettings(epochs=6, warmup=2, batch=128, learning_rate=3e-3)
 
 
-def stage(objective="erm", rectified=False, start=0, end=6, head="mixture", loss="cross_entropy"):
-    return Stage(head=head, objective=objective, loss=loss, rectified=rectified, start=start, end=end)
+def stage(objective="erm", gradient="plain", start=0, end=6, head="mixture", loss="cross_entropy"):
+    return Stage(head=head, objective=objective, loss=loss, gradient=gradient, start=start, end=end)
 
 
 @pytest.fixture(scope="module")

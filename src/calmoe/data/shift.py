@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from calmoe.errors import InputError, check_known
+from calmoe.views import View, image_views
 
 PROTOCOLS = ("corrected", "published")
 BLOCK = 1024  # rows that are hashed at a time
@@ -117,6 +118,11 @@ class ShiftDataset:
     def tokens(self) -> bool:
         """Whether the inputs are token ids, for a text encoder."""
         return self.train.inputs.dtype == torch.int32
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The copies that a prediction may pool: shifted, and mirrored where training mirrors too."""
+        return image_views(self.input_shape[2], self.flip) if self.images else (View(),)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

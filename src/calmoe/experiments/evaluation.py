@@ -16,6 +16,7 @@ from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
 EVALUATION_VERSION = 1  # raise it when rows change: sealed results are then computed anew
+READINGS = ("views_", "last_", "last_views_")
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
 LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
@@ -43,7 +44,28 @@ def evaluate(
         row |= _scores(part, temperature, test.known_labels[mask], "hard_")
     else:
         row |= {f"hard_{name}": None for name in _scores(output, temperature, test.known_labels, "")}
-    return row | _worst_groups(output, temperature, test, hard)
+    row |= _worst_groups(output, temperature, test, hard)
+    for reading in READINGS:
+        if f"{reading}test" in predictions:
+            pair = (predictions[f"{reading}validation"], predictions[f"{reading}test"])
+            row |= _read_otherwise(method, protocol, reading, *pair, mask)
+    return row
+
+
+def _read_otherwise(
+    method: str, protocol: str, reading: str, validation: Predictions, test: Predictions, hard: Any
+) -> dict[str, Any]:
+    """The scores of pooled views, or of the last weights, after a temperature of their own."""
+    validation, test, _ = as_method_reads(method, validation, test, protocol)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        temperature = Temperature(SOLVER[protocol]).fit(validation.output.log_probs, validation.known_labels)
+    row: dict[str, Any] = {f"{reading}temperature": temperature.temperature_}
+    row |= _scores(test.output, temperature, test.known_labels, reading)
+    if hard is not None and hard.any():
+        part = MixtureOutput(*(values[hard] for values in test.output))
+        row |= _scores(part, temperature, test.known_labels[hard], f"{reading}hard_")
+    return row
 
 
 def as_method_reads(

@@ -24,6 +24,7 @@ WARMUPS = {  # ERM, which mixtures share
     "plain": Method(name="warm-up"),
     "sharp": Method(name="sharp warm-up", gradient="sharp"),
 }
+LATER = {"average": 0.0, "views": 1}  # settings of what follows the warm-up, in a key only where they are on
 FIRST_MODEL_SETTINGS = (  # in every key; later settings only where they are not the default
     "backbone", "hidden", "stem", "stages", "variant", "experts", "router_hidden", "routing",
 )  # fmt: skip
@@ -174,8 +175,11 @@ def _node(
 ) -> Node:
     """The node of a method's stage, or of the warm-up; its key is the digest of all that determines it."""
     used = (*ALWAYS, *method.settings)
-    if spec.training.forget_moments and stage.switches:  # keys made before it do not have it
+    is_warmup = method in WARMUPS.values()
+    if spec.training.forget_moments and stage.switches:  # keys made before these do not have them
         used += ("forget_moments",)
+    if not is_warmup:
+        used += tuple(name for name, off in LATER.items() if spec.training.value(name) != off)
     facts = {
         **data,
         "model": _model_facts(spec.model),
@@ -184,7 +188,6 @@ def _node(
         "stage": stage.facts(),
         "parent": parent.key if parent else None,
     }
-    is_warmup = method in WARMUPS.values()
     if is_warmup and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
         facts["warmup"] = True
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

@@ -28,6 +28,7 @@ from calmoe.methods import card, source
 from calmoe.render.wording import many
 from calmoe.threads import threads
 from calmoe.training.trainer import Diverged, Trainer, check_model, check_together, check_weights
+from calmoe.views import first_views
 
 MOST_MODELS = 10_000
 WIDTH = 150  # of the console where there is no terminal
@@ -174,6 +175,7 @@ def _load(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console)
     if text and model.weights and heads:
         check_model(model, (LENGTH,), heads)
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, model.weights)
+    first_views(dataset.name, dataset.views, spec.training.views)
     if heads and not text:
         check_model(model, dataset.input_shape, heads, dataset.num_classes)
     say_notes(dataset.notes, console)
@@ -224,9 +226,15 @@ def _train_node(
     state = trainer.train(node.stage, node.seed, state, checkpoints, watch, node.training)
     if node.method is None:
         folder.finish_warmup(node, state)
-    else:
-        history = [entry | times.get(entry["epoch"], {}) for entry in state.history]
-        folder.finish_method(node, state, trainer.predict(state, node.stage.head), history, keep_weights)
+        return
+    history = [entry | times.get(entry["epoch"], {}) for entry in state.history]
+    head, views = node.stage.head, node.training.views
+    final = trainer.averaged(state, head, node.seed) if node.training.average else state
+    predictions = trainer.predict(final, head, views)
+    if node.training.average:
+        last = trainer.predict(state, head, views)
+        predictions |= {f"last_{split}": last[split] for split in last if split != "validation_augmented"}
+    folder.finish_method(node, final, predictions, history, keep_weights)
 
 
 def _finish(

@@ -52,6 +52,8 @@ RANGES = {
     "disagreement": (0, math.inf),
     "filter_fraction": (0, 1),
     "rho": (0, math.inf),
+    "average": (0, 0.999999),
+    "views": (1, 10),
 }
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "word"}
 PRESETS = resources.files("calmoe.experiments") / "presets"

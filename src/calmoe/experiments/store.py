@@ -48,10 +48,16 @@ SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
     "history.json",
 )
 SPLITS = ("validation", "validation_augmented", "test")
+READINGS = (
+    "views_",
+    "last_",
+    "last_views_",
+)  # pooled over views; of the last weights, where they are averaged
+ALSO = tuple(f"{reading}{split}" for reading in READINGS for split in ("validation", "test"))
 LOCK, KEY = ".lock", re.compile("[0-9a-f]{32}")
 RUN_FILES = {SPEC, ENVIRONMENT, RESULTS, MARK}
 METHOD_FILES = {HISTORY, *(f"{split}.safetensors" for split in SPLITS)}
-NODE_FILES = {MARK, WEIGHTS, *METHOD_FILES}
+NODE_FILES = {MARK, WEIGHTS, *METHOD_FILES, *(f"{split}.safetensors" for split in ALSO)}
 
 
 class RunFolder:
@@ -208,7 +214,7 @@ class RunFolder:
         folder = self.node(node.key)
         save_predictions(folder, predictions, method=node.method, seed=node.seed)
         write_json(folder / HISTORY, history)
-        names = [*METHOD_FILES]
+        names = [HISTORY, *(f"{split}.safetensors" for split in predictions)]
         if keep_weights:
             weights = {
                 k.removeprefix("model."): v for k, v in state.tensors.items() if k.startswith("model.")
@@ -227,7 +233,7 @@ class RunFolder:
 
     def predictions(self, key: str) -> dict[str, Predictions]:
         """A finished node's predictions by split."""
-        paths = {split: self.node(key) / f"{split}.safetensors" for split in SPLITS}
+        paths = {split: self.node(key) / f"{split}.safetensors" for split in (*SPLITS, *ALSO)}
         return {split: Predictions.load(path) for split, path in paths.items() if path.exists()}
 
     def history(self, key: str) -> list[dict[str, float]]:

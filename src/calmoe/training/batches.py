@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from calmoe.data import ShiftDataset, Split
+from calmoe.views import View
 
 
 class Batches:
@@ -41,6 +42,13 @@ class Batches:
             self.corner.copy_(torch.randint(2 * self.padding + 1, (n, 2), generator=generator, device=device))
         if self.flips:
             self.flipped.copy_(torch.rand(n, generator=generator, device=device) < 0.5)
+
+    def look(self, view: View) -> None:
+        """Every row in its stored order, as this view shows it."""
+        self.order.copy_(torch.arange(len(self), device=self.order.device))
+        moved = torch.tensor([-view.down, -view.right], device=self.corner.device)
+        self.corner.copy_((moved + self.padding).expand_as(self.corner))
+        self.flipped.fill_(view.mirrored)
 
     def take(self, at: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels at positions `at` [B] of the draw; images in [0, 1], black beyond the border."""

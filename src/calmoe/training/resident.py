@@ -11,6 +11,7 @@ from calmoe.mixture import MixtureClassifier
 from calmoe.training.checkpoints import TrainingState
 from calmoe.training.settings import TrainingSettings
 
+AVERAGE = "average."  # the prefix of averaged weights in a state
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -69,6 +70,7 @@ class Resident:
             fused=True,
             capturable=captured,
         )
+        self.average: dict[str, Tensor] = {}  # of the parameters, by name, where one is kept
         for parameter in self.parameters:
             self.optimizer.state[parameter] = {
                 "step": torch.zeros((), device=device),
@@ -81,6 +83,11 @@ class Resident:
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         self.optimizer.step()
+
+    def keep_average(self) -> None:
+        """Keep an average of the weights from here on, at addresses of its own."""
+        if not self.average:
+            self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that training changes, by name, where it lives."""
@@ -99,9 +106,12 @@ class Resident:
     def load(self, state: TrainingState) -> None:
         for name, tensor in self.tensors().items():
             tensor.copy_(state.tensors[name])
+        for name, average in self.average.items():  # a state without one begins it
+            average.copy_(state.tensors.get(f"{AVERAGE}{name}", state.tensors[f"model.{name}"]))
 
-    def state(self, epoch: int, history: list[dict[str, float]]) -> TrainingState:
-        copies = {
-            name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self.tensors().items()
-        }
+    def state(self, epoch: int, history: list[dict[str, float]], averaged: bool = False) -> TrainingState:
+        tensors = self.tensors()
+        if averaged:
+            tensors |= {f"{AVERAGE}{name}": average for name, average in self.average.items()}
+        copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
         return TrainingState(epoch=epoch, tensors=copies, history=list(history))

@@ -42,6 +42,8 @@ class TrainingSettings:
     forget_moments: bool = False  # AdamW begins anew where an objective other than ERM does
     filter_fraction: float = 0.05
     filter_variant: str = "published"
+    average: float = 0.0  # of the weights, exponential: the share kept a step; 0 is none
+    views: int = 1  # copies of each image that predictions pool
     rho: float = 0.1  # how far sharp gradients look: the length of the step up the gradient
     precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
     own: Mapping[str, float] = field(default_factory=dict)  # settings that one objective alone reads

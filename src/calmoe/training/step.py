@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from calmoe.averaging import update_average
 from calmoe.objectives import Objective
 from calmoe.rectification import frequency_filter, rectify, soft_ece
 from calmoe.sharpness import perturbed
@@ -37,6 +38,7 @@ class Step:
         self.positions = torch.arange(size, device=cursor.device)
         self.filter: tuple[float, str] | None = None
         self.rho: float | None = None
+        self.decay = 0.0
         self.take: Callable[[Tensor], tuple[Tensor, Tensor]] = batches.take
         self.features: Callable[[Tensor], Tensor] = resident.features
 
@@ -47,6 +49,10 @@ class Step:
     def sharpen(self, rho: float) -> None:
         """SAM: the gradient at the worst point within ρ of the weights, to first order."""
         self.rho = rho
+
+    def average(self, decay: float) -> None:
+        """Keep an exponential average of the weights."""
+        self.decay = decay
 
     def compile(self) -> None:
         """The backbone, which all objectives share, and the two small parts around it."""
@@ -79,6 +85,8 @@ class Step:
             calibration = self.calibration(self.features(self.batches.normalise(inputs)), labels)
             gradients = rectify(gradients, torch.autograd.grad(calibration, self.resident.parameters))
         self.resident.apply(gradients)
+        if self.decay:
+            update_average([*self.resident.average.values()], self.resident.parameters, self.decay)
         self.losses.index_copy_(0, at, losses)
         self.cursor.add_(self.size)
 

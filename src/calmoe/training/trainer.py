@@ -8,11 +8,13 @@ optimiser state and buffers keep their addresses, so that the graphs serve all s
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from calmoe.averaging import estimate_statistics
 from calmoe.backbones import (
     MLP,
     Encoder,
@@ -33,12 +35,14 @@ from calmoe.text_encoders import encoder_digest
 from calmoe.training.batches import Batches
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.training.diagnostics import tilt_diagnostics
-from calmoe.training.resident import MOMENTS, Resident, without_moments
+from calmoe.training.resident import AVERAGE, MOMENTS, Resident, without_moments
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.step import Step, captured
 from calmoe.validation import check_shapes
+from calmoe.views import View, first_views
 
 Watch = Callable[[int, dict[str, float]], None]
+STATISTICS_ROWS = 20_000  # of training, for batch norm's statistics of averaged weights
 MOST_PARAMETERS = 2_000_000_000
 
 
@@ -92,7 +96,11 @@ class Trainer:
 
     def check_state(self, head: str, state: TrainingState) -> None:
         """Refuse the state of another model than the one with this head."""
-        check_shapes(state.tensors, self._resident(head).tensors())
+        model = self._resident(head).tensors()
+        averages = {name: tensor for name, tensor in state.tensors.items() if name.startswith(AVERAGE)}
+        if averages:
+            model |= {f"{AVERAGE}{n}": p for n, p in self._resident(head).model.named_parameters()}
+        check_shapes(state.tensors, model)
 
     def train(
         self,
@@ -122,7 +130,9 @@ class Trainer:
         self.eta.fill_(settings.eta)
         if settings.forget_moments and stage.switches and state.epoch == stage.start:
             state = without_moments(state)
-        resident = self._resident(stage.head, settings)
+        resident, averaged = self._resident(stage.head, settings), settings.average > 0
+        if averaged:
+            resident.keep_average()
         steps = self._steps(stage, resident, settings)
         resident.load(state)
         resident.model.train()
@@ -135,55 +145,91 @@ class Trainer:
             record = self._record(stage, epoch, saved, resident, settings)
             history.append(record)
             if folder is not None and time.monotonic() - last_saved >= self.checkpoint_seconds:
-                save_state(resident.state(epoch + 1, history), folder)
+                save_state(resident.state(epoch + 1, history, averaged), folder)
                 saved, last_saved = epoch + 1, time.monotonic()
             if watch is not None:
                 try:
                     watch(epoch, {**record, "seconds": time.perf_counter() - begin})
                 except BaseException:
                     if folder is not None and saved != epoch + 1:
-                        save_state(resident.state(epoch + 1, history), folder)
+                        save_state(resident.state(epoch + 1, history, averaged), folder)
                     raise
-        return resident.state(stage.end, history)
+        return resident.state(stage.end, history, averaged)
+
+    def averaged(self, state: TrainingState, head: str, seed: int) -> TrainingState:
+        """The state with averaged weights instead of the last ones, and batch norm's statistics for them."""
+        tensors = dict(state.tensors)
+        for name in [name for name in tensors if name.startswith(AVERAGE)]:
+            tensors[f"model.{name.removeprefix(AVERAGE)}"] = tensors.pop(name)
+        resident = self._resident(head)
+        resident.load(replace(state, tensors=tensors))
+        self._seed(f"{seed}/statistics")
+        self.batches.draw(self.generator)
+        positions = torch.arange(min(len(self.batches), STATISTICS_ROWS), device=self.device)
+        rows = (
+            self.batches.normalise(self.batches.take(at)[0]) for at in positions.split(self.settings.batch)
+        )
+        estimate_statistics(resident.model.backbone, rows, resident.features)
+        return resident.state(state.epoch, state.history)
 
     @torch.no_grad()
-    def predict(self, state: TrainingState, head: str) -> dict[str, Predictions]:
-        """Predictions for validation, for validation under the training augmentation, and for test."""
+    def predict(self, state: TrainingState, head: str, views: int = 1) -> dict[str, Predictions]:
+        """Predictions for validation, for validation under the training augmentation, and for test.
+
+        With several views also "views_validation" and "views_test", pooled over them.
+        """
         resident = self._resident(head)
         resident.load(state)
         resident.model.eval()
-        data = self.dataset
-        return {
-            "validation": self._predict(resident, data.validation),
-            "validation_augmented": self._predict(resident, data.validation, augmented=True),
-            "test": self._predict(resident, data.test),
+        data, plain = self.dataset, (View(),)
+        predictions = {
+            "validation": self._predict(resident, data.validation, plain),
+            "validation_augmented": self._predict(resident, data.validation),
+            "test": self._predict(resident, data.test, plain),
         }
+        if views > 1:
+            pooled = first_views(data.name, data.views, views)
+            predictions["views_validation"] = self._predict(resident, data.validation, pooled)
+            predictions["views_test"] = self._predict(resident, data.test, pooled)
+        return predictions
 
-    def _predict(self, resident: Resident, split: Split, augmented: bool = False) -> Predictions:
+    def _predict(self, resident: Resident, split: Split, views: Sequence[View] = ()) -> Predictions:
+        """Pooled over the views; without any, under the training augmentation."""
         batches = Batches(split, self.dataset, self.device)
-        if augmented:
-            self.generator.manual_seed(0)
-            batches.draw(self.generator, shuffle=False)
         outputs = []
-        for at in torch.arange(len(batches), device=self.device).split(500):
-            inputs, _ = batches.take(at)
-            outputs.append(resident.model(batches.normalise(inputs)))
-        output = MixtureOutput(*(part.float().cpu() for part in MixtureOutput.cat(outputs)))
+        for view in views or (None,):
+            if view is not None:
+                batches.look(view)
+            else:
+                self.generator.manual_seed(0)
+                batches.draw(self.generator, shuffle=False)
+            outputs.append(self._outputs(resident, batches))
+        output = MixtureOutput.pool(outputs) if len(outputs) > 1 else outputs[0]
         metadata = {"dataset": self.dataset.name, "classes": list(self.dataset.class_names)}
         return Predictions(output=output, labels=split.labels.cpu(), groups=split.groups, metadata=metadata)
+
+    def _outputs(self, resident: Resident, batches: Batches) -> MixtureOutput:
+        parts = []
+        for at in torch.arange(len(batches), device=self.device).split(500):
+            inputs, _ = batches.take(at)
+            parts.append(resident.model(batches.normalise(inputs)))
+        return MixtureOutput(*(part.float().cpu() for part in MixtureOutput.cat(parts)))
 
     # --- one epoch
 
     def _begin(self, seed: int, epoch: int, resident: Resident, settings: TrainingSettings) -> None:
         """Everything random in an epoch follows from its seed and its number."""
-        digest = hashlib.sha256(f"{seed}/{epoch}".encode()).digest()
-        own, default = (int.from_bytes(part, "big") >> 1 for part in (digest[:8], digest[8:16]))
-        self.generator.manual_seed(own)
-        torch.manual_seed(default)  # dropout draws from the default generators: `train` gives them back
+        self._seed(f"{seed}/{epoch}")
         self.batches.draw(self.generator)
         self.cursor.zero_()
         horizon = math.pi * epoch / settings.epochs
         resident.learning_rate.fill_(settings.learning_rate * (1 + math.cos(horizon)) / 2)
+
+    def _seed(self, name: str) -> None:
+        digest = hashlib.sha256(name.encode()).digest()
+        own, default = (int.from_bytes(part, "big") >> 1 for part in (digest[:8], digest[8:16]))
+        self.generator.manual_seed(own)
+        torch.manual_seed(default)  # dropout draws from the default generators: `train` gives them back
 
     def _record(
         self, stage: Stage, epoch: int, saved: int, resident: Resident, settings: TrainingSettings
@@ -219,7 +265,16 @@ class Trainer:
         rule = tuple(settings.value(name) for name in GRADIENTS[stage.gradient])
         values = self._values(stage, settings)
         fixed = {name: value for name, value in values.items() if value is not self.eta}
-        key = (id(resident), stage.objective, stage.loss, stage.gradient, rule, *fixed.items(), size)
+        key = (
+            id(resident),
+            stage.objective,
+            stage.loss,
+            stage.gradient,
+            rule,
+            settings.average,
+            *fixed.items(),
+            size,
+        )
         if key not in self.steps:
             objective = self._objective(stage, values)
             step = Step(resident, self.batches, objective, self.cursor, self.losses, size, self.generator)
@@ -227,6 +282,7 @@ class Trainer:
                 step.rectify_with(settings.filter_fraction, settings.filter_variant)
             if stage.gradient == "sharp":
                 step.sharpen(settings.rho)
+            step.average(settings.average)
             # compiling the odd last batch as well would cost more than it ever saves
             compiles = size == settings.batch
             self.steps[key] = captured(step, compiles, self.pool) if self.captures else step

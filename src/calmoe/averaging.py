@@ -1,0 +1,49 @@
+"""Averaged weights: an exponential average of a training's weights, and batch norm's statistics for it.
+
+In a loop of one's own, `torch.optim.swa_utils` does the same: `AveragedModel` with `get_ema_multi_avg_fn`,
+then `update_bn`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+@torch.no_grad()
+def update_average(averages: Sequence[Tensor], weights: Sequence[Tensor], decay: float) -> None:
+    """a ← decay · a + (1 − decay) · w, in place.
+
+    >>> average = torch.tensor([1.0])
+    >>> update_average([average], [torch.tensor([2.0])], decay=0.75)
+    >>> average
+    tensor([1.2500])
+    """
+    torch._foreach_lerp_(list(averages), [weight.detach() for weight in weights], 1 - decay)
+
+
+@torch.no_grad()
+def estimate_statistics(
+    model: nn.Module, batches: Iterable[Tensor], forward: Callable[[Tensor], object] | None = None
+) -> None:
+    """Set batch norm's running statistics to their mean over the batches, as the present weights see them.
+
+    `forward` runs the model on a batch, if calling it is not enough. The model is left in training mode or
+    not, as it was; without batch norm nothing happens, and no batch is drawn.
+    """
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    if not norms:
+        return
+    training, momenta = model.training, [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean of all batches
+    model.train()
+    try:
+        for batch in batches:
+            (forward or model)(batch)
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        model.train(training)

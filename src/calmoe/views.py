@@ -1,0 +1,42 @@
+"""Views of an image at test time: mirrored and shifted copies, whose predictions are pooled.
+
+A mixture of K experts over V views is a mixture of V·K experts with routing r / V: `MixtureOutput.pool`.
+"""
+
+from typing import NamedTuple
+
+from calmoe.errors import InputError
+
+SHARE = 16  # a view is shifted by this share of the image: 2 of 32 pixels, 14 of 224
+
+
+class View(NamedTuple):
+    """How one copy of an image differs from it."""
+
+    mirrored: bool = False
+    down: int = 0  # pixels
+    right: int = 0
+
+
+def image_views(size: int, mirrors: bool) -> tuple[View, ...]:
+    """All views of images `size` pixels wide: the image itself, and shifted by a little in four directions.
+
+    mirrors: each of them mirrored too, right after it.
+
+    >>> len(image_views(32, mirrors=True)), len(image_views(8, mirrors=False))
+    (10, 5)
+    """
+    shift = max(1, size // SHARE)
+    shifts = [(0, 0), (-shift, 0), (shift, 0), (0, -shift), (0, shift)]
+    sides = (False, True) if mirrors else (False,)
+    return tuple(View(mirrored, down, right) for down, right in shifts for mirrored in sides)
+
+
+def first_views(name: str, declared: tuple[View, ...], count: int) -> tuple[View, ...]:
+    """The first `count` of the views that the dataset `name` declares."""
+    if count > len(declared):
+        most = f"at most {len(declared)}: give views={len(declared)} or fewer"
+        raise InputError(
+            f"{name} has {most}" if len(declared) > 1 else f"{name} has no views to pool: leave out views"
+        )
+    return declared[:count]
