@@ -3,13 +3,16 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from calmoe.backbones import ResNet
 from calmoe.data import load_dataset
+from calmoe.errors import InputError
 from calmoe.objectives import ERM, RobustFiltered, RobustMoE
+from calmoe.sharpness import sharp_gradients
 from calmoe.training import (
     Diverged,
     ModelSettings,
@@ -19,6 +22,7 @@ from calmoe.training import (
     latest_state,
     save_state,
 )
+from calmoe.views import View, first_views
 
 SETTINGS = TrainingSettings(epochs=6, warmup=2, batch=128, learning_rate=3e-3)
 
@@ -44,27 +48,29 @@ def same(a, b):
 
 
 CASES = [
-    ("erm", False, "cross_entropy"),
-    ("tilted", False, "cross_entropy"),
-    ("tilted", False, "brier"),
-    ("filtered", False, "cross_entropy"),
-    ("entropic", False, "cross_entropy"),
-    ("cvar", False, "cross_entropy"),
-    ("erm", True, "cross_entropy"),
-    ("tilted", True, "cross_entropy"),
+    ("erm", "plain", "cross_entropy"),
+    ("tilted", "plain", "cross_entropy"),
+    ("tilted", "plain", "brier"),
+    ("filtered", "plain", "cross_entropy"),
+    ("entropic", "plain", "cross_entropy"),
+    ("cvar", "plain", "cross_entropy"),
+    ("erm", "rectified", "cross_entropy"),
+    ("tilted", "rectified", "cross_entropy"),
+    ("erm", "sharp", "cross_entropy"),
+    ("filtered", "sharp", "cross_entropy"),
 ]
 
 
-@pytest.mark.parametrize(("objective", "rectified", "loss"), CASES)
-def test_forking_from_a_warm_up_is_bit_for_bit_the_unforked_run(trainer, digits, objective, rectified, loss):
+@pytest.mark.parametrize(("objective", "gradient", "loss"), CASES)
+def test_forking_from_a_warm_up_is_bit_for_bit_the_unforked_run(trainer, digits, objective, gradient, loss):
     """Warm-up saved to disk, other methods trained in between, another trainer: the same weights."""
     start = trainer.initial_state("mixture", 42)
     trunk = trainer.train(stage(end=2), 42, start)
-    whole = trainer.train(stage(objective, rectified, start=2, loss=loss), 42, trunk)
+    whole = trainer.train(stage(objective, gradient, start=2, loss=loss), 42, trunk)
     trainer.train(stage("tilted", start=2), 42, trunk)
     other = Trainer(digits, ModelSettings(hidden=(32,)), SETTINGS, torch.device("cpu"))
     other.train(stage(), 7, other.initial_state("mixture", 7))
-    again = other.train(stage(objective, rectified, start=2, loss=loss), 42, trunk)
+    again = other.train(stage(objective, gradient, start=2, loss=loss), 42, trunk)
     assert same(whole, again)
     assert whole.history == again.history
 
@@ -265,22 +271,20 @@ def test_the_schedule_is_the_published_cosine(trainer):
 
 
 GOLDEN = {  # mean loss of the sixth epoch, seed 42: raise TRAINING_VERSION when these move
-    ("erm", False, "cross_entropy"): 1.886533,
-    ("tilted", False, "cross_entropy"): 2.010130,
-    ("tilted", False, "brier"): 0.802909,
-    ("filtered", False, "cross_entropy"): 1.945579,
-    ("entropic", False, "cross_entropy"): 1.949104,
-    ("cvar", False, "cross_entropy"): 2.161164,
-    ("erm", True, "cross_entropy"): 1.890102,
+    ("erm", "plain", "cross_entropy"): 1.886533,
+    ("tilted", "plain", "cross_entropy"): 2.010130,
+    ("tilted", "plain", "brier"): 0.802909,
+    ("filtered", "plain", "cross_entropy"): 1.945579,
+    ("entropic", "plain", "cross_entropy"): 1.949104,
+    ("cvar", "plain", "cross_entropy"): 2.161164,
+    ("erm", "rectified", "cross_entropy"): 1.890102,
 }
 
 
 @pytest.mark.parametrize(("case", "loss"), GOLDEN.items(), ids=lambda value: str(value))
 def test_golden_numbers(trainer, case, loss):
-    objective, rectified, proper = case
-    trained = trainer.train(
-        stage(objective, rectified, loss=proper), 42, trainer.initial_state("mixture", 42)
-    )
+    objective, gradient, proper = case
+    trained = trainer.train(stage(objective, gradient, loss=proper), 42, trainer.initial_state("mixture", 42))
     assert trained.history[-1]["loss"] == pytest.approx(loss, rel=1e-4)
 
 
@@ -298,3 +302,118 @@ def test_pretrained_weights_replace_the_backbones_and_leave_the_head_to_the_seed
     heads = [name for name in scratch if name.startswith("model.head.")]
     assert heads
     assert all(torch.equal(loaded[name], scratch[name]) for name in heads)
+
+
+def test_a_sharp_epoch_is_two_explicit_passes(digits):
+    """Against a plain loop with `sharp_gradients`, batch norm and all."""
+    model = ModelSettings(backbone="resnet18", stages=3)
+    settings = replace(SETTINGS, rho=0.3, batch=32)
+    small = replace(digits, train=digits.train.take(np.arange(96)))
+    trainer = Trainer(small, model, settings, torch.device("cpu"))
+    start = trainer.initial_state("mixture", 42)
+    trained = trainer.train(stage("tilted", "sharp", end=1), 42, start)
+
+    other = Trainer(small, model, settings, torch.device("cpu"))
+    resident = other._resident("mixture")
+    resident.load(start)
+    resident.model.train()
+    other._begin(42, 0, resident, settings)
+    for at in torch.arange(96).split(settings.batch):
+        inputs, labels = other.batches.take(at)
+        rows = other.batches.normalise(inputs)
+        objective = RobustMoE(settings.eta)
+        sharp_gradients(lambda r=rows, y=labels, o=objective: o(resident.model(r), y), resident.model, 0.3)
+        resident.optimizer.step()
+    for name, tensor in resident.tensors().items():
+        torch.testing.assert_close(trained.tensors[name], tensor, rtol=1e-4, atol=1e-5)
+    assert int(trained.tensors["model.backbone.bn1.num_batches_tracked"]) == 3  # once a step
+
+
+@pytest.fixture
+def averaging(digits):
+    return Trainer(digits, ModelSettings(hidden=(32,)), replace(SETTINGS, average=0.9), torch.device("cpu"))
+
+
+def test_the_average_is_the_exponential_average_of_every_step(averaging):
+    resident = averaging._resident("mixture")
+    start = averaging.initial_state("mixture", 42)
+    expected = {n: start.tensors[f"model.{n}"].double() for n, _ in resident.model.named_parameters()}
+    genuine = resident.apply
+
+    def watched(gradients):
+        genuine(gradients)
+        for name, parameter in resident.model.named_parameters():
+            expected[name] = 0.9 * expected[name] + 0.1 * parameter.detach().double()
+
+    resident.apply = watched
+    trained = averaging.train(stage(end=2), 42, start)
+    for name, value in expected.items():
+        torch.testing.assert_close(trained.tensors[f"average.{name}"].double(), value, rtol=1e-5, atol=1e-6)
+    final = averaging.averaged(trained, "mixture", 42)
+    assert not any(name.startswith("average.") for name in final.tensors)
+    for name, value in expected.items():
+        torch.testing.assert_close(final.tensors[f"model.{name}"].double(), value, rtol=1e-5, atol=1e-6)
+
+
+def test_an_average_changes_no_step_and_resumes_bit_for_bit(averaging, trainer, tmp_path):
+    start = trainer.initial_state("mixture", 42)
+    plain = trainer.train(stage(end=3), 42, start)
+    whole = averaging.train(stage(end=3), 42, start)
+    assert all(torch.equal(whole.tensors[name], value) for name, value in plain.tensors.items())
+    half = averaging.train(stage(end=2), 42, start)
+    save_state(half, tmp_path)
+    again = averaging.train(stage(end=3), 42, latest_state(tmp_path))
+    assert same(whole, again)
+    averaging.check_state("mixture", whole)
+    averaging.check_state("mixture", plain)
+
+
+def test_statistics_of_averaged_weights_are_those_of_torchs_own(digits):
+    model = ModelSettings(backbone="resnet18", stages=3)
+    settings = replace(SETTINGS, average=0.5, batch=32)
+    small = replace(digits, train=digits.train.take(np.arange(96)))
+    trainer = Trainer(small, model, settings, torch.device("cpu"))
+    trained = trainer.train(stage(end=1), 42, trainer.initial_state("mixture", 42))
+    final = trainer.averaged(trained, "mixture", 42)
+    twin = trainer._build("mixture")
+    weights = {name: final.tensors[f"model.{name}"] for name in twin.state_dict()}
+    twin.load_state_dict(weights)
+    trainer._seed("42/statistics")
+    trainer.batches.draw(trainer.generator)
+    taken = [trainer.batches.take(at)[0] for at in torch.arange(96).split(settings.batch)]
+    loader = [trainer.batches.normalise(inputs) for inputs in taken]
+    torch.optim.swa_utils.update_bn(loader, twin)
+    for name, value in twin.state_dict().items():
+        if "running" in name:
+            torch.testing.assert_close(final.tensors[f"model.{name}"], value, rtol=1e-4, atol=1e-6)
+
+
+def test_views_are_mirrored_and_shifted_copies(digits):
+    mirrored = replace(digits, flip=True, crop_padding=1)
+    trainer = Trainer(mirrored, ModelSettings(hidden=(32,)), SETTINGS, torch.device("cpu"))
+    state = trainer.train(stage(end=1), 42, trainer.initial_state("mixture", 42))
+    predictions = trainer.predict(state, "mixture", views=10)
+    test = mirrored.test.inputs.float() / 255
+    probs = []
+    for down, right in ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)):
+        shifted = torch.zeros_like(test)
+        height, width = test.shape[2:]
+        for y in range(max(0, down), min(height, height + down)):
+            for x in range(max(0, right), min(width, width + right)):
+                shifted[:, :, y, x] = test[:, :, y - down, x - right]
+        for copy in (shifted, shifted.flip(3)):
+            with torch.no_grad():
+                probs.append(trainer._resident("mixture").model(trainer.batches.normalise(copy)).probs)
+    pooled = predictions["views_test"].output
+    torch.testing.assert_close(pooled.probs, torch.stack(probs).mean(0), rtol=1e-4, atol=1e-6)
+    assert pooled.log_routing.shape[1] == 10 * 4
+    torch.testing.assert_close(pooled.routing.sum(1), torch.ones(len(test)))
+    torch.testing.assert_close(predictions["test"].output.probs, probs[0], rtol=1e-4, atol=1e-6)
+
+
+def test_views_that_a_dataset_does_not_declare_are_refused(digits):
+    assert len(digits.views) == 5
+    with pytest.raises(InputError, match="digits has at most 5: give views=5 or fewer"):
+        first_views("digits", digits.views, 10)
+    with pytest.raises(InputError, match="no views to pool"):
+        first_views("texts", (View(),), 2)

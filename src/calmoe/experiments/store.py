@@ -48,11 +48,7 @@ SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
     "history.json",
 )
 SPLITS = ("validation", "validation_augmented", "test")
-READINGS = (
-    "views_",
-    "last_",
-    "last_views_",
-)  # pooled over views; of the last weights, where they are averaged
+READINGS = ("views_", "last_", "last_views_")  # pooled over views; of the last weights, not the average
 ALSO = tuple(f"{reading}{split}" for reading in READINGS for split in ("validation", "test"))
 LOCK, KEY = ".lock", re.compile("[0-9a-f]{32}")
 RUN_FILES = {SPEC, ENVIRONMENT, RESULTS, MARK}

@@ -163,13 +163,13 @@ class Trainer:
             tensors[f"model.{name.removeprefix(AVERAGE)}"] = tensors.pop(name)
         resident = self._resident(head)
         resident.load(replace(state, tensors=tensors))
-        self._seed(f"{seed}/statistics")
-        self.batches.draw(self.generator)
         positions = torch.arange(min(len(self.batches), STATISTICS_ROWS), device=self.device)
-        rows = (
-            self.batches.normalise(self.batches.take(at)[0]) for at in positions.split(self.settings.batch)
-        )
-        estimate_statistics(resident.model.backbone, rows, resident.features)
+        with torch.random.fork_rng(devices=[self.device] if self.captures else []):
+            self._seed(f"{seed}/statistics")
+            self.batches.draw(self.generator)
+            taken = (self.batches.take(at)[0] for at in positions.split(self.settings.batch))
+            rows = (self.batches.normalise(inputs) for inputs in taken)
+            estimate_statistics(resident.model.backbone, rows, resident.features)
         return resident.state(state.epoch, state.history)
 
     @torch.no_grad()
@@ -262,19 +262,10 @@ class Trainer:
     def _step(
         self, stage: Stage, resident: Resident, settings: TrainingSettings, size: int
     ) -> Callable[[], None]:
-        rule = tuple(settings.value(name) for name in GRADIENTS[stage.gradient])
+        rule = (stage.gradient, *(settings.value(name) for name in GRADIENTS[stage.gradient]))
         values = self._values(stage, settings)
         fixed = {name: value for name, value in values.items() if value is not self.eta}
-        key = (
-            id(resident),
-            stage.objective,
-            stage.loss,
-            stage.gradient,
-            rule,
-            settings.average,
-            *fixed.items(),
-            size,
-        )
+        key = (id(resident), stage.objective, stage.loss, rule, settings.average, *fixed.items(), size)
         if key not in self.steps:
             objective = self._objective(stage, values)
             step = Step(resident, self.batches, objective, self.cursor, self.losses, size, self.generator)
