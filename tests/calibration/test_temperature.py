@@ -390,7 +390,7 @@ def test_the_frontier_sweeps_the_test_set_and_marks_the_validation_choice():
 
 def test_frontier_bad_input():
     val = shifted_predictions(0, 2.0)
-    with pytest.raises(InputError, match='no group column "soft"'):
+    with pytest.raises(InputError, match="no group column 'soft'"):
         frontier(val, val, "soft")
     with pytest.raises(InputError, match="empty"):
         frontier(val, val, np.zeros(1000, dtype=bool))

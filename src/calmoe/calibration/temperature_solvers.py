@@ -51,7 +51,7 @@ class Problem(NamedTuple):
 
 
 def prepare(log_probs: Array, labels: Array, weights: Array | None) -> Problem:
-    """Checked and in float64, without the rows of no weight and those that no temperature helps."""
+    """The checked problem in float64, without rows of weight zero and rows that no temperature helps."""
     scores = as_tensor(log_probs)
     check_scores(scores)
     scores = scores.double()
