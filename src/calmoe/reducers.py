@@ -4,8 +4,8 @@ Given a process group, a reducer sees the batches of all ranks as one: it return
 rank, and the gradients that DistributedDataParallel then averages are exactly the single-process ones.
 
 η may be a tensor without dimensions, so that a compiled or captured step can change it between two calls; its
-value is then not looked at, and a negative one counts as zero. Losses in half precision are reduced in
-float32, and so is the value.
+value is then not checked, and a negative one counts as zero. Losses in half precision are reduced to a value
+in float32.
 """
 
 import math
@@ -192,7 +192,7 @@ def _tilts(losses: Tensor, eta: Tilt, where: Tensor | None, group: Group) -> tup
 
 
 def check_tilt(eta: Tilt) -> Tilt:
-    """η as a float or a tensor; of a tensor only the shape is looked at, so that a GPU need not wait."""
+    """η as a float or a tensor; a tensor's value is not read, so that a GPU need not wait."""
     if not isinstance(eta, Tensor):
         return as_number("eta", eta, least=0)
     if eta.ndim or eta.is_complex() or eta.dtype == torch.bool:
@@ -251,7 +251,7 @@ def _count(losses: Tensor, group: Group) -> int:
 
 
 def _refuse_none(losses: Tensor, normaliser: Tensor) -> None:
-    """Refuse a batch that is empty on all ranks; a rank with examples knows, and need not look."""
+    """Refuse a batch that is empty on all ranks; a rank with examples need not read the normaliser."""
     if not len(losses) and not normaliser:
         raise InputError(EMPTY)
 
