@@ -534,8 +534,8 @@ def test_parquet_categories_and_decimals_are_read(tmp_path):
     }
     pq.write_table(pa.table({"prob_0": [1.0, 1.0]} | values), tmp_path / "p.parquet")
     groups = Predictions.load(tmp_path / "p.parquet").groups
-    told = {name: column.tolist() for name, column in groups.items()}
-    assert told == {"words": ["b", "a"], "levels": [2, 1], "price": [1.5, 2.25]}
+    lists = {name: column.tolist() for name, column in groups.items()}
+    assert lists == {"words": ["b", "a"], "levels": [2, 1], "price": [1.5, 2.25]}
 
 
 def test_any_damage_is_one_line(tmp_path):

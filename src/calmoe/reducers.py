@@ -17,6 +17,7 @@ from torch import Tensor
 
 from calmoe.arrays import as_number, widen
 from calmoe.errors import InputError
+from calmoe.roots import rising_root
 
 Tilt: TypeAlias = float | Tensor
 EMPTY = "an empty batch has no loss: give at least one example"
@@ -133,20 +134,13 @@ def solve_tilt(losses: Tensor, target: float) -> float:
     low, high = 0.0, 1.0 / spread
     while float(tilted_mean(losses, high)) < target:
         low, high = high, 2 * high
-    eta = high
-    for _ in range(200):
+
+    def excess_and_slope(eta: float) -> tuple[float, float]:
         weights = tilt_weights(losses, eta)
         level = float(weights @ losses)
-        if level < target:
-            low = eta
-        else:
-            high = eta
-        slope = float(weights @ (losses - level).square())
-        step = (target - level) / slope if slope > 0 else math.inf
-        previous, eta = eta, eta + step if low < eta + step < high else (low + high) / 2
-        if abs(eta - previous) <= 1e-14 * eta or high - low <= 1e-15 * high:
-            break
-    return eta
+        return level - target, float(weights @ (losses - level).square())
+
+    return rising_root(excess_and_slope, low, high, start=high, relative=1e-14)
 
 
 def density_ratio_bound(weights: Tensor) -> Tensor:

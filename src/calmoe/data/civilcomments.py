@@ -162,7 +162,7 @@ def _check_header(header: list[str]) -> None:
             raise InputError(f"its columns are separated by {called}: save it with commas")
     folded = {name.casefold() for name in missing}
     near = [name for name in header if name.casefold() in folded]
-    hint = f" (there is {', '.join(near)}: names are case-sensitive)" if near else ""
+    hint = f" (there is {', '.join(near)}: case counts)" if near else ""
     raise InputError(f"no column {', '.join(missing)}{hint}; docs/text.md describes each")
 
 
