@@ -35,7 +35,7 @@ def download(
 ) -> Path:
     """Fetch `url` to the file `to`, which appears only once its md5 and `check` are right.
 
-    A download that was cut is in `NAME.part`, and the next call goes on from there.
+    A download that was cut stays in `NAME.part`, and the next call continues it.
     """
     if to.is_file() and _is_right(to, md5, check):
         return to
@@ -56,7 +56,7 @@ def download(
 
 
 def fetch_cifar10h(to: Path) -> Path:
-    """CIFAR-10 (binary layout) and CIFAR-10H's counts into the folder `to`; what is right there stays."""
+    """Fetch CIFAR-10 (binary layout) and CIFAR-10H's counts into the folder `to`; correct files stay."""
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     with Progress(*columns) as progress:
         if not _has_images(to):
@@ -137,7 +137,7 @@ def _has_images(to: Path) -> bool:
 
 
 def _unpack(archive: Path, to: Path) -> None:
-    """The archive's batch files, verified beside their place, then moved there one by one."""
+    """Unpack the archive's batch files beside their place, verify them, and move them there one by one."""
     folder = to / cifar10h.BINARY
     try:
         with tempfile.TemporaryDirectory(dir=to, prefix=".unpacking-") as temporary:
