@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import calmoe
 from calmoe.data import PROTOCOLS
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.spec import load_preset, run_name, setting_text
 from calmoe.experiments.sweep import parse_values
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Heading, label
-from calmoe.render.page import Code, Fact, Page, Picture, Point, Section
+from calmoe.render.page import Code, Fact, Page, Picture, Point, Section, footer
 from calmoe.render.wording import many, shortest
 from calmoe.report import Grid
 from calmoe.report.page_text import FIGURES, HARD, captions, how_to_read
@@ -42,7 +41,7 @@ def run_page(
             *_sweep_sections(sources, grids, pictures, missing, how),
         ],
         facts=run_facts(sources.record, sources.all, reproduce(sources)),
-        footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
+        footer=footer(),
     )
 
 

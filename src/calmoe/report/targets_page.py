@@ -6,14 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import calmoe
 from calmoe.data import pacs
 from calmoe.experiments.records import Record
 from calmoe.experiments.spec import run_name
 from calmoe.methods import in_order
 from calmoe.ownership import OWNER
 from calmoe.render.drawing import Drawn, draw_all
-from calmoe.render.page import Page, Picture, Section
+from calmoe.render.page import Page, Picture, Section, footer
 from calmoe.render.wording import listed, many
 from calmoe.report import Grid
 from calmoe.report.comparison import no_test, verdict
@@ -231,7 +230,7 @@ def overview_page(
         summary=targets_in_words(overview.rows, _asked(overview)),
         sections=[*(s for s in sections if s.tables or s.figures or s.notes), own],
         facts=run_facts(record, overview.all, _reproduce(overview)) | {"Dataset": named},
-        footer=f"Written by calmoe {calmoe.__version__}. This file needs no network.",
+        footer=footer(),
     )
 
 
