@@ -56,9 +56,3 @@ def _kl(below: np.ndarray, rate: np.ndarray, mass: np.ndarray) -> tuple[np.ndarr
     mean = (weights * below).sum(axis=-1, keepdims=True) / total
     variance = (weights * (below - mean) ** 2).sum(axis=-1, keepdims=True) / total
     return rate * mean - np.log(total), rate**2 * variance
-
-
-def divergence(density: np.ndarray, probability: np.ndarray | None = None) -> float:
-    """KL = E[a log a] of a density a of mean 1."""
-    logs = np.log(np.where(density > 0, density, 1.0))
-    return float(np.mean(density * logs) if probability is None else (probability * density * logs).sum())
