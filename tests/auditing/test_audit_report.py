@@ -17,11 +17,14 @@ from typer.testing import CliRunner
 import calmoe
 from calmoe import worlds
 from calmoe.auditing.audit_report import SECTIONS, AuditReport, _checked
+from calmoe.auditing.presentation.figures import Figure
 from calmoe.auditing.progress import Steps
+from calmoe.auditing.sections.section import Findings, PageSection, Section
 from calmoe.cli import app
 from calmoe.errors import InputError
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
+from calmoe.render.page import Point
 from calmoe.worlds import WORLDS
 from strategies import divergence, generator, random_output
 
@@ -275,6 +278,37 @@ def test_each_field_of_the_report_is_filled_by_one_section():
     names = [field.name for field in fields(AuditReport)]
     assert [name for name in names if name in filled] == filled  # audit.json keeps the sections' order
     assert {*names} - {*filled} == {*HEADER, "target"}
+
+
+def test_a_section_in_the_list_speaks_draws_and_saves(tmp_path, monkeypatch):
+    """A card is all that a new section needs."""
+
+    def draw(canvas):
+        canvas.add_subplot().plot([0, 1], [0, 1])
+        return "A line that rises from the lower left to the upper right."
+
+    card = Section(
+        name="rows",
+        cost=1,
+        compute=lambda material, inside: Findings({}, {"odd rows": "none is odd"}),
+        summary=lambda report: Point("Rows", f"there are {report.rows}."),
+        figures=lambda report: [Figure("rows", "A rising line. Nothing else.", 3.0, 2.0, draw)],
+        page=lambda report, pictures: PageSection(heading="Row by row", figures=pictures),
+        files=lambda report: {"rows.txt": str(report.rows).encode()},
+    )
+    monkeypatch.setattr("calmoe.auditing.audit_report.SECTIONS", (*SECTIONS, card))
+    said = []
+    report = calmoe.audit(
+        worlds.cancelling(0).sample(50, seed=0), progress=lambda name, share: said.append(name)
+    )
+    assert "rows" in said
+    assert report.left_out["odd rows"] == "none is odd"
+    assert "Rows: there are 50." in report.summary()
+    page = report.save(tmp_path).read_text()
+    assert "Row by row" in page
+    assert "A rising line." in page
+    assert (tmp_path / "figures" / "rows.png").exists()
+    assert (tmp_path / "rows.txt").read_text() == "50"
 
 
 def test_auditing_imports_neither_matplotlib_nor_jinja2():
