@@ -20,7 +20,7 @@ from calmoe.auditing.audit_report import SECTIONS, AuditReport, _checked
 from calmoe.auditing.presentation.figures import Figure
 from calmoe.auditing.progress import Steps
 from calmoe.auditing.sections.section import Findings, PageSection, Section
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
