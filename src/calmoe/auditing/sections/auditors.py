@@ -103,12 +103,10 @@ def auditors(
     ratio, variance, ratio_variance = _variances(means, np.diag(covariance), n)
     with np.errstate(divide="ignore", invalid="ignore"):
         effective = np.where(means.squares > 0, n * means.mass**2 / means.squares, 0.0)
-        freedom = (
-            np.diag(means.products) ** 2 * n / means.fourth - 1
-        )  # rows that carry the variance, less one
+        carrying = np.diag(means.products) ** 2 * n / means.fourth  # effective rows that carry the variance
     enough = (effective >= ENOUGH) & (np.diag(covariance) > 0)
     critical = _critical(covariance[np.ix_(enough, enough)], level, draws)
-    wider = stdtrit(np.maximum(np.nan_to_num(freedom), 1.0), ndtr(critical))  # Student's t
+    wider = stdtrit(np.maximum(np.nan_to_num(carrying - 1), 1.0), ndtr(critical))  # Student's t
     half = np.where(enough, wider * np.sqrt(variance), np.nan)
     ratio_half = np.where(enough, wider * np.sqrt(np.maximum(ratio_variance, 0.0)), np.nan)
     ratio = np.where(enough, ratio, np.nan)

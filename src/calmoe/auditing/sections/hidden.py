@@ -2,7 +2,7 @@
 
 sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g learned on other
 rows, is an honest lower bound: it errs on the low side only, by what g has not learned. Several random splits
-choose the other rows; `statistics.splits` makes one answer of theirs.
+choose the other rows; `statistics.splits` makes one answer out of all.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class Hidden:
         variance Σ ĥ² f (1 − f) under that null.
     p_hidden: of the null "given f, the configuration says nothing more": the same sum, with the trend in f
         removed from both factors, against its law when rows of nearly equal f exchange their residuals.
-    splits: random splits of the rows; the bounds and p-values are the middle ones of theirs, at a level or
+    splits: random splits of the rows; bounds and p-values are the middle ones over the splits, at a level or
         times a factor that pays for it (`calmoe.auditing.statistics.splits`). by_split: p_hidden of each.
     rules: those of the split with the middle p_hidden.
     """

@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.boosting import small_trees
 
 FIRST, LATER = 0.4, 3  # the share of rows that only teach, and how many blocks are judged
 MOST = 200_000  # rows that a model learns from
@@ -51,14 +52,9 @@ def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray]
     expected, recalled, kept = [], [], []
     for i in range(1, len(parts)):
         past = np.concatenate(parts[:i][::-1])[:MOST]  # rows are in random order, the latest first
+        rounds = 50 if len(past) < MANY else 100
         model = HistGradientBoostingRegressor(
-            learning_rate=0.06,
-            max_iter=50 if len(past) < MANY else 100,
-            max_leaf_nodes=8,
-            min_samples_leaf=max(20, len(past) // 200),
-            l2_regularization=1.0,
-            early_stopping=False,
-            random_state=seed,
+            learning_rate=0.06, max_iter=rounds, **small_trees(len(past), seed)
         )
         kept.append(past[:SOME])
         with threadpool_limits(1, user_api="openmp"):  # the same sums on every machine, busy or not

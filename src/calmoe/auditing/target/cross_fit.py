@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
+from calmoe.auditing.statistics.boosting import small_trees
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, normal
 from calmoe.auditing.statistics.sequential import MOST
 from calmoe.auditing.target.density import FOLDS
@@ -43,13 +44,7 @@ def learn(
     for k in range(FOLDS):
         others = np.random.default_rng(seed).permutation(np.flatnonzero(fold != k))[:MOST]
         model = HistGradientBoostingRegressor(
-            learning_rate=0.1,
-            max_iter=60,
-            max_leaf_nodes=8,
-            min_samples_leaf=max(20, len(others) // 200),
-            l2_regularization=1.0,
-            early_stopping=False,
-            random_state=seed,
+            learning_rate=0.1, max_iter=60, **small_trees(len(others), seed)
         )
         with threadpool_limits(1, user_api="openmp"):
             model.fit(source[others], values[others])

@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.boosting import small_trees
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.sequential import MOST, SOME
 from calmoe.defaults import LEVEL
@@ -129,15 +130,7 @@ def _log_odds(
 
 
 def _models(rows: int, seed: int) -> list[Any]:
-    boosting = HistGradientBoostingClassifier(
-        learning_rate=0.1,
-        max_iter=50,
-        max_leaf_nodes=8,
-        min_samples_leaf=max(20, rows // 200),
-        l2_regularization=1.0,
-        early_stopping=False,
-        random_state=seed,
-    )
+    boosting = HistGradientBoostingClassifier(learning_rate=0.1, max_iter=50, **small_trees(rows, seed))
     splines = make_pipeline(
         StandardScaler(),
         SplineTransformer(n_knots=4, degree=2, include_bias=False),
