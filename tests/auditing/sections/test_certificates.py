@@ -14,6 +14,7 @@ from calmoe.auditing.statistics.worst_case import bernstein, tail, worst, worst_
 from calmoe.objectives import cvar, entropic_risk
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
+from sizes import at_size, most
 from strategies import divergence, seeds
 
 RADII = (0.0, 0.02, 0.1, 0.3)
@@ -175,10 +176,10 @@ def test_choosing_bin_by_bin_bounds_every_pattern_of_choices(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [200, 3000])
 def test_upper_bounds_hold_over_random_worlds_all_radii_together(rows):
-    """A smaller `benchmarks/audit.py`: 95 % is promised, and so few misses are no accident."""
-    missed = {"signed": 0, "squared": 0, "tail": 0}
+    """A smaller `benchmarks/audit.py`."""
+    missed, times = {"signed": 0, "squared": 0, "tail": 0}, at_size(15, 100)
     for name in ("cancelling", "miscalibrated"):
-        for seed in range(15):
+        for seed in range(times):
             world = WORLDS[name](seed)
             found = certificates(Configurations.of(world.sample(rows, seed=500 + seed)), radii=RADII)
             ece, square = world.worst_ece(np.array(RADII)), world.worst_square(np.array(RADII))
@@ -189,4 +190,4 @@ def test_upper_bounds_hold_over_random_worlds_all_radii_together(rows):
             )
             true = [float(cvar(torch.as_tensor(atoms), float(np.exp(radius)))) for radius in RADII]
             missed["tail"] += any(p.high < t - 1e-3 for p, t in zip(found.tail, true, strict=True))
-    assert max(missed.values()) <= 4
+    assert max(missed.values()) <= most(2 * times)
