@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from calmoe.arrays import as_count, as_json, as_number, check_bins
+from calmoe.arrays import as_count, as_number, check_bins, plain
 from calmoe.auditing.configurations import CHUNK
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.figures import draw
@@ -98,7 +98,7 @@ class AuditReport:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as JSON holds them; None where not finite. Arrays of one number a row are left out."""
-        return dict(as_json(self))
+        return dict(plain(self))
 
     def summary(self) -> str:
         """The findings in words, a line each."""

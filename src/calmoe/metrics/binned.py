@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
-from calmoe.arrays import Array, as_number, check_bins, check_word
+from calmoe.arrays import Array, check_bins, check_word
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of, Rows, check, events
+from calmoe.metrics.intervals import wilson
 
 MOST_CELLS = 20_000_000  # bins of all classes together
 CHUNK = 1 << 16  # rows at a time where sums add up: what is in hand stays in the cache
@@ -145,8 +145,8 @@ class Reliability:
         return np.sqrt(self.accuracy * (1 - self.accuracy) / self.effective)
 
     def interval(self, level: float = LEVEL) -> np.ndarray:
-        """Wilson's interval of the accuracy in each bin, [B, 2]: inside [0, 1] and sound at 0 and 1."""
-        return wilson(self.accuracy, self.effective, level)
+        """Wilson's interval of the accuracy in each bin, [B, 2]."""
+        return np.stack(wilson(self.accuracy, self.effective, level), axis=1)
 
     @property
     def gap(self) -> np.ndarray:
@@ -161,23 +161,6 @@ class Reliability:
     def max_gap(self) -> float:
         """The maximum calibration error: the largest |gap| of a bin that is not empty."""
         return float(np.nanmax(np.abs(self.gap)))
-
-
-def wilson(share: float | np.ndarray, rows: float | np.ndarray, level: float = LEVEL) -> np.ndarray:
-    """Wilson's interval of shares [...] of so many rows [...], low and high in the last axis, [..., 2].
-
-    rows may be Kish's effective number of them; NaN where either is. The interval holds the share.
-
-    >>> wilson(np.array([0.5, 1.0]), np.array([2, 50])).round(3)
-    array([[0.095, 0.905],
-           [0.929, 1.   ]])
-    """
-    z2 = float(ndtri((1 + as_number("level", level, 0, 1)) / 2)) ** 2
-    centre = (share + z2 / rows / 2) / (1 + z2 / rows)
-    spread = share * (1 - share) / rows + z2 / rows**2 / 4
-    half = np.sqrt(z2 * spread) / (1 + z2 / rows)
-    low, high = np.minimum(centre - half, share), np.maximum(centre + half, share)
-    return np.stack([np.maximum(low, 0.0), np.minimum(high, 1.0)], axis=-1)
 
 
 def reliability(

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.arrays import as_json, as_numpy
+from calmoe.arrays import as_numpy, plain
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
 from calmoe.defaults import BINS
 from calmoe.errors import InputError, about
@@ -64,7 +64,7 @@ def curves(
         temperature = Temperature().fit(validation.output.log_probs, validation.known_labels)
         swept = _frontier(validation, test, parts)
     log_probs = test.output.log_probs
-    return as_json(
+    return plain(
         {
             "method": method,
             "experts": test.num_experts,

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from calmoe.defaults import LEVEL
-from calmoe.metrics.binned import wilson
+from calmoe.metrics.intervals import wilson
 
 
 class Estimate(NamedTuple):
