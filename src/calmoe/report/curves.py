@@ -19,11 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calmoe.arrays import as_numpy, plain
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
 from calmoe.defaults import BINS
 from calmoe.errors import InputError, about
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
 from calmoe.metrics.groups import column_groups
+from calmoe.metrics.routing import expert_variance, routing_entropy
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.report.curve_checks import check_curves
@@ -62,7 +64,7 @@ def curves(
         temperature = Temperature().fit(validation.output.log_probs, validation.known_labels)
         swept = _frontier(validation, test, parts)
     log_probs = test.output.log_probs
-    return _plain(
+    return plain(
         {
             "method": method,
             "experts": test.num_experts,
@@ -230,17 +232,13 @@ def _routing(output: MixtureOutput, parts: dict[str, Tensor]) -> dict[str, Any] 
     experts = output.log_routing.shape[1]
     if experts == 1:
         return None
-    routing, answers = output.routing.double(), output.expert_probs.double()
-    mixture = (routing.unsqueeze(2) * answers).sum(1, keepdim=True)
-    columns = {
-        "entropy": torch.special.entr(routing).sum(1) / math.log(experts),
-        "disagreement": (routing * (answers - mixture).square().sum(2)).sum(1),
-    }
+    routing, answers = (as_numpy(part.double()) for part in (output.routing, output.expert_probs))
+    columns = {"entropy": routing_entropy(routing), "disagreement": expert_variance(routing, answers)}
     return {
         column: {
             name: {
-                "mean": float(values[mask].mean()),
-                "quantiles": np.quantile(values[mask].cpu().numpy(), QUANTILES),
+                "mean": float(values[mask.numpy()].mean()),
+                "quantiles": np.quantile(values[mask.numpy()], QUANTILES),
             }
             for name, mask in parts.items()
         }
@@ -253,17 +251,6 @@ def _tilt(history: Sequence[Mapping[str, float]]) -> dict[str, Any] | None:
     tilted = [entry for entry in history if "gamma_eff" in entry]
     columns = ("epoch", "negative_share", "gamma_eff")
     return {column: [entry.get(column) for entry in tilted] for column in columns} if tilted else None
-
-
-def _plain(value: Any) -> Any:
-    """Arrays as lists, NaN as None."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rounded(value: Any) -> Any:

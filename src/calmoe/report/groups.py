@@ -8,7 +8,7 @@ from matplotlib import rc_context
 from matplotlib.lines import Line2D
 
 from calmoe.errors import InputError
-from calmoe.metrics import Reliability
+from calmoe.metrics.intervals import wilson
 from calmoe.render.drawing import (
     ECES,
     FULL,
@@ -109,9 +109,7 @@ def _of_groups(seeds: list[Curves], view: str, column: str, names: Sequence[str]
 
 def _wilson(share: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Distances down and up to the ends of the 95 % interval, [2, groups]."""
-    n = np.where(count > 0, count, np.nan)
-    table = Reliability(np.array([]), count, count, n, share, share)
-    return np.abs(table.interval().T - share)
+    return np.abs(np.stack(wilson(share, np.where(count > 0, count, np.nan))) - share)
 
 
 @rc_context(STYLE)

@@ -4,14 +4,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import calmoe
 from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.experiments.record import Record, dotted, portable
 from calmoe.experiments.spec import load_preset, preset_names, setting_text
 from calmoe.experiments.sweep import paper_sweep
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Heading, label
-from calmoe.render.page import Code, Fact, Page, Picture, Point, Section
+from calmoe.render.page import Code, Fact, Page, Picture, Point, Section, footer
 from calmoe.render.wording import many, shortest
 from calmoe.report import Grid
 from calmoe.report.page_text import FIGURES, captions, how_to_read
@@ -40,7 +39,7 @@ def run_page(
             *_sweep_sections(sources, grids, pictures, missing, how),
         ],
         facts=run_facts(record, sources.all, reproduce(sources)),
-        footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
+        footer=footer(),
     )
 
 
