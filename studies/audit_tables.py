@@ -9,7 +9,7 @@ import typer
 
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Grid, Heading, decimal, label, number, signed
-from studies.rows import read_lines
+from studies.rows import read_lines, span
 
 KINDS = {"raw": "as trained", "scaled": "after a temperature"}
 LEVEL = 0.05
@@ -141,15 +141,6 @@ def _grid(caption: str, first: str, rows: Sequence[Row], cells: Callable[[Sequen
         (Heading(first, (first,)), *(Heading(title, (title,)) for title in columns)),
         (tuple((label(name, name), *row.values()) for name, row in table.items()),),
     )
-
-
-def span(values: Iterable[float]) -> Entry:
-    """The mean, and the smallest and largest; a dash where there are none."""
-    known = list(values)
-    if not known:
-        return label("–", "")
-    middle, low, high = float(np.mean(known)), min(known), max(known)
-    return Entry(f"{decimal(middle)} ({decimal(low)} to {decimal(high)})", (middle, low, high))
 
 
 def share(outcomes: Iterable[bool]) -> Entry:

@@ -107,6 +107,6 @@ def routing(methods: Mapping[str, Seeds]) -> Grid:
     routed = {method: entropies(seeds) for method, seeds in methods.items() if entropies(seeds)}
     return Grid(
         "Routing entropy / log K, mean over all rows",
-        (Heading("Method", ("method",)), Heading("Mean", ("mean",)), Heading("By seed", ("by_seed",))),
-        (tuple((method_entry(m), number(mean(found)), listed(found)) for m, found in routed.items()),),
+        (Heading("Method", ("method",)), Heading("By seed", ("by_seed",)), Heading("Mean", ("mean",))),
+        (tuple((method_entry(m), listed(shares), number(mean(shares))) for m, shares in routed.items()),),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import mean
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from calmoe.render.grid import Entry, Grid, Heading, count, label, number
 from calmoe.render.wording import listed
 from calmoe.report.run_curves import Model, models
 from calmoe.report.tables import method_entry
-from studies.rows import read_lines, write_lines
+from studies.rows import read_lines, span, write_lines
 
 SWITCHING = [name for name, method in METHODS.items() if method.objective != "erm"]
 COMPARABLE = [  # the same loss of the same images
@@ -91,9 +90,7 @@ def by_method(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Grid:
     def cell(method: str, column: str) -> Entry:
         if METHODS[method].loss != "cross_entropy" and column == "loss_before":
             return label("–", "")  # before the switch the loss is the warm-up's, in another unit
-        values = [row[column] for row in rows if row["method"] == method]
-        middle, low, high = mean(values), min(values), max(values)
-        return Entry(f"{middle:.3f} ({low:.3f} to {high:.3f})", (middle, low, high))
+        return span(row[column] for row in rows if row["method"] == method)
 
     def row(method: str) -> tuple[Entry, ...]:
         models = sum(row["method"] == method for row in rows)

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,3 +111,16 @@ def listed(numbers: Iterable[float], sign: str = "-") -> Entry:
     """Several numbers in one cell, such as one a seed."""
     text = " ".join(decimal(value, sign=sign) for value in numbers)
     return label(text, text)
+
+
+def span(values: Iterable[float]) -> Entry:
+    """The mean, and the smallest and largest; a dash where there are none.
+
+    >>> span([0.1, 0.3]).text
+    '0.200 (0.100 to 0.300)'
+    """
+    known = list(values)
+    if not known:
+        return label("–", "")
+    middle, low, high = mean(known), min(known), max(known)
+    return Entry(f"{decimal(middle)} ({decimal(low)} to {decimal(high)})", (middle, low, high))

@@ -17,8 +17,8 @@ class StepNotes:
     >>> with StepNotes(optimizer, most=10) as notes:
     ...     weight.grad = torch.full((4,), 3.0)
     ...     optimizer.step()
-    >>> notes.between(0, 1)
-    ([6.0], [1.0])
+    >>> [round(values[0], 3) for values in notes.between(0, 1)]
+    [6.0, 1.0]
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, most: int) -> None:

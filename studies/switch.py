@@ -190,9 +190,9 @@ def comparisons(rows: Sequence[Row]) -> Iterator[Grid]:
         own = [s for s in seeds if all((a, t, s) in cells for a in (arm, other) for t in targets)]
         if own:
             yield differences_table(
-                f"{arm}, less {other}: {', '.join(targets)}",
+                f"{arm}, less {other}: {', '.join(targets)}; seeds {', '.join(map(str, own))}",
                 [_difference(cells, (arm, name), (other, base), targets, own) for name, base in PAIRS],
-                "Means",
+                "After the switch",
             )
 
 
@@ -211,5 +211,9 @@ def _difference(
         {seed: mean(cells[arm, target, seed][metric] for target in targets) for seed in seeds}
         for arm, metric in (first, second)
     )
-    name = first[0] if first[1] == second[1] else f"{first[0]}, less the other's {second[1]}"
-    return less(name, first[1], a, b)
+    metric = (
+        SHOWN[first[1]]
+        if first[1] == second[1]
+        else f"{SHOWN[first[1]]}, less the other's {SHOWN[second[1]]}"
+    )
+    return less(first[0], metric, a, b)
