@@ -5,12 +5,12 @@ from pathlib import Path
 
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
-from calmoe.experiments.sweep import KINDS
+from calmoe.experiments.sweep import sweepable
 from calmoe.ownership import Kind
 from calmoe.report import page_text, targets_page
 from calmoe.validation import read_document
 
-_protocol, _setting = "|".join(PROTOCOLS), "|".join(KINDS)
+_protocol, _setting = "|".join(PROTOCOLS), "|".join(sweepable())
 _figure = "|".join([*page_text.CAPTIONS, *targets_page.CAPTIONS, f"sweep_({_setting})"])
 FILES = re.compile(
     "|".join(

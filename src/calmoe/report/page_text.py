@@ -58,6 +58,8 @@ HOW = {
     "over seeds. Choose η by validation, not from these test rows.",
     "warmup": "How many epochs of plain training come before the robust objective; all else stays. Bars are "
     "standard errors over seeds. Choose it by validation, not from these test rows.",
+    "sweep": "One setting takes several values; all else stays. Bars are standard errors over seeds. Choose "
+    "the value by validation, not from these test rows.",
 }
 PLAIN_CAPTIONS = {  # where there is no hard subset
     "frontier": f"Validation ECE against test ECE {SWEPT}",
@@ -81,12 +83,6 @@ FIGURES = {
     "Inside the mixture": ("inside", ("tilt", "routing")),
     "Example failures": ("examples", ("examples",)),
     "Domains": ("domains", ("domains",)),
-}
-HARD = {
-    "digits": "Hard on digits: images of whose 15 nearest training images, in pixels, less than 70 % bear "
-    "their label. That share is what the figures call agreement; it stands in for people's.",
-    "cifar10h": "Hard on CIFAR-10H: images on which less than 70 % of the people asked agree. That share is "
-    "what the figures call agreement.",
 }
 
 

@@ -13,7 +13,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError
 from calmoe.methods import in_order, method_title
 from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure, range_told
 from calmoe.render.grid import Entry, Grid, Heading, number
@@ -36,6 +36,11 @@ Found: TypeAlias = dict[str, dict[float, dict[str, Cell]]]
 
 SETTINGS = {"eta": "η", "warmup": "warm-up epochs"}
 WIDE = 20  # values that span more than this factor are drawn on a logarithmic axis
+
+
+def setting_title(setting: str) -> str:
+    """What captions call the setting."""
+    return SETTINGS.get(setting, setting)
 
 
 @rc_context(STYLE)
@@ -67,7 +72,7 @@ def sweep_figure(rows: Rows, protocol: str, default: float | None = None) -> Dra
     columns = {error: title, f"{error}_ts": "after temperature", "accuracy": "accuracy"}
     return Drawn(
         figure,
-        f"Sweep of {SETTINGS[setting]}, {protocol} protocol, {seeds_told(cells)}. "
+        f"Sweep of {setting_title(setting)}, {protocol} protocol, {seeds_told(cells)}. "
         f"{values_told(found, columns)}.",
     )
 
@@ -76,13 +81,13 @@ def sweep_caption(rows: Rows, protocol: str) -> str:
     """What stands under the figure: whose ECE it shows."""
     error, _ = _error(by_value(rows, protocol))
     whose = " of the hard subset" if error == "hard_ece" else ""
-    return f"ECE{whose}, raw and after a temperature, and accuracy, by {SETTINGS[setting_of(rows)]}."
+    return f"ECE{whose}, raw and after a temperature, and accuracy, by {setting_title(setting_of(rows))}."
 
 
 def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
     """One row a method and value, one column a metric; the best of each column in bold."""
     setting, found = setting_of(rows), by_value(rows, protocol)
-    title = SETTINGS[setting]
+    title = setting_title(setting)
     heading = title if setting == "eta" else title.capitalize()
     summary = {f"{method} {value}": cells for method, of in found.items() for value, cells in of.items()}
     grid = main_table(
@@ -126,7 +131,7 @@ def sweep_in_words(
     if missing:
         bullets.append(f"Not finished: {', '.join(missing)}. Run the same command again to continue.")
     return Point(
-        f"Sweep of {SETTINGS[setting]}",
+        f"Sweep of {setting_title(setting)}",
         f"{len(values)} value{'s' * (len(values) > 1)} from {shortest(values[0])} to {shortest(values[-1])}, "
         f"{seeds_told(cells)}, {protocol} "
         "protocol. A best mean picked from so many flatters itself; where standard errors overlap, nothing "
@@ -154,7 +159,6 @@ def setting_of(rows: Rows) -> str:
     settings = sorted({str(row.get("setting")) for row in rows})
     if len(settings) > 1:
         raise InputError(f"rows of several sweeps ({', '.join(settings)}): show one at a time")
-    check_known("setting of a sweep", settings[0], SETTINGS)
     return settings[0]
 
 
@@ -187,7 +191,7 @@ def draw_line(axes: Axes, of: dict[float, dict[str, Cell]], column: str, look: L
 
 def setting_axis(axes: Axes, setting: str, found: Found) -> None:
     values = [value for of in found.values() for value in of]
-    axes.set(xlabel=SETTINGS[setting])
+    axes.set(xlabel=setting_title(setting))
     if 0 < min(values) * WIDE < max(values):
         axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
