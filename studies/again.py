@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from calmoe.experiments.validation import read_rows
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Grid, Heading, decimal, label, number
 from calmoe.report.tables import Rows, column_title
 from studies.claims import COLUMNS, against
-from studies.rows import DECIMALS, Difference, values
+from studies.rows import DECIMALS, Difference, read_results, values
 
 MOVED = ("accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_ts", "nll_ts")
 ALWAYS = "hard_ece_ts"  # shown whether it changed sides or not
@@ -31,7 +30,7 @@ def again(
 
     Example: python -m studies again results/hatexplain --baseline single
     """
-    first, second = (read_rows(folder / name) for name in ("results.jsonl", "again.jsonl"))
+    first, second = (read_results(folder / name) for name in ("results.jsonl", "again.jsonl"))
     for grid in both_runs(first, second, baseline):
         print(grid.markdown())
 

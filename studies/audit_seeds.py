@@ -8,9 +8,9 @@ import typer
 
 from calmoe.auditing import Configurations, hidden
 from calmoe.errors import InputError
+from calmoe.experiments.run import Run
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Entry, Grid, Heading, count
-from calmoe.report.run_curves import models
 
 SEEDS, SPLITS = range(7), (1, 3, 5, 9)
 
@@ -27,7 +27,7 @@ def audit_seeds(
 
     Example: python -m studies audit-seeds runs/cifar10h
     """
-    trained = list(models(run, seeds=[seed], methods=[method]))
+    trained = list(Run.open(run).read_models(seeds=[seed], methods=[method]))
     if not trained:
         raise InputError(
             f"{run} has no finished {method!r} with seed {seed}: give another --method or --seed"

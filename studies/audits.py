@@ -14,9 +14,8 @@ from calmoe.auditing import AuditReport, audit
 from calmoe.calibration import Temperature
 from calmoe.errors import InputError
 from calmoe.experiments.export import rescaled
-from calmoe.experiments.records import record_of
+from calmoe.experiments.run import Model, Run
 from calmoe.experiments.spec import parse_seeds
-from calmoe.report.run_curves import Model, models
 from studies.rows import write_lines
 
 METHODS = ("vanilla", "mocae", "robust", "robust_filtered")
@@ -54,7 +53,7 @@ def audits(
     """
     rows = []
     for run in runs:
-        for facts, report in audited(run, question, parse_seeds(seeds) if seeds else None):
+        for facts, report in audited(Run.open(run), question, parse_seeds(seeds) if seeds else None):
             rows.append(facts | row(report))
             print(json.dumps(rows[-1]), flush=True)
             if "target" not in facts and (facts["seed"], facts["kind"]) == (KEPT_SEED, "raw"):
@@ -63,14 +62,14 @@ def audits(
 
 
 def audited(
-    run: Path, question: Question, seeds: tuple[int, ...] | None
+    run: Run, question: Question, seeds: tuple[int, ...] | None
 ) -> Iterator[tuple[dict[str, Any], AuditReport]]:
     """Every model's report, as trained ("raw") and after a converged temperature ("scaled")."""
-    record = record_of(run)
-    target = "hard" if question == Question.HARD else record["spec"].get("target", "")
-    for model in models(run, seeds=seeds, methods=METHODS):
+    hard = run.record.hard if question == Question.HARD else None
+    target = "hard" if question == Question.HARD else run.spec.target
+    for model in run.read_models(seeds=seeds, methods=METHODS):
         temperature = Temperature().fit(model.validation.output.log_probs, model.validation.known_labels)
-        test = model.test.subset(record["hard"]) if question == Question.HARD else model.test
+        test = model.test.subset(hard) if hard else model.test
         raw = model._replace(test=test)
         scaled = raw._replace(
             validation=rescaled(raw.validation, temperature), test=rescaled(raw.test, temperature)

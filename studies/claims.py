@@ -11,18 +11,17 @@ import typer
 from scipy.stats import ttest_rel
 
 from calmoe.errors import InputError
-from calmoe.experiments.validation import read_rows
 from calmoe.methods import card, in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, label, number
 from calmoe.render.wording import shortest
 from calmoe.report import compare, is_published
 from calmoe.report.curves import read_curves
-from calmoe.report.sweeps import SETTINGS
+from calmoe.report.sweeps import setting_title
 from calmoe.report.tables import Row, Rows, column_title, method_entry
 from calmoe.report.targets import mean_over_targets
 from calmoe.validation import parse_json
 from studies.curve_claims import curve_claims
-from studies.rows import Difference, Values, differences_table, less, values
+from studies.rows import Difference, Values, differences_table, less, read_results, values
 
 COLUMNS = ("accuracy", "hard_accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_ts", "nll_ts", "hard_nll_ts")
 SWEPT = ("accuracy", "ece", "hard_ece", "hard_ece_ts", "nll_ts")
@@ -56,9 +55,7 @@ def all_claims(folder: Path, baseline: str = "vanilla") -> Iterator[Grid | str]:
     if all((folder / run).is_dir() for run in MOMENT_RUNS):
         yield from moment_claims(folder)
         return
-    if not (folder / "results.jsonl").is_file():
-        raise InputError(f"{folder} has no results.jsonl: give a folder with rows, such as results/cifar10h")
-    rows, sources = read_rows(folder / "results.jsonl"), _sources(folder)
+    rows, sources = read_results(folder / "results.jsonl"), _sources(folder)
     if not any(row["method"] == baseline for row in rows):
         raise InputError(f"{folder} has no rows of {baseline!r}: give another --baseline")
     if "target" in rows[0]:
@@ -73,7 +70,7 @@ def all_claims(folder: Path, baseline: str = "vanilla") -> Iterator[Grid | str]:
     if (folder / "curves.json").is_file():
         yield from curve_claims(read_curves(folder / "curves.json"), baseline)
     for path in sorted(folder.glob("sweep_*.jsonl")):
-        yield from sweep_claims(rows, read_rows(path), sources, baseline)
+        yield from sweep_claims(rows, read_results(path), sources, baseline)
     dataset = sources[0]["spec"]["dataset"] if sources else ""
     if "published" in protocols and is_published(dataset):
         yield beside_paper(rows, dataset)
@@ -107,7 +104,7 @@ def beside_paper(rows: Rows, dataset: str) -> str:
 def sweep_claims(rows: Rows, swept: Rows, sources: Sequence[Row], baseline: str) -> Iterator[Grid]:
     """Every value of a sweep less the table's baseline, and less the value that the table's run has."""
     setting, protocol = swept[0]["setting"], "corrected"
-    symbol, seeds = SETTINGS[setting], {row["seed"] for row in swept}
+    symbol, seeds = setting_title(setting), {row["seed"] for row in swept}
     table = [row for row in rows if row["seed"] in seeds]
     points = sorted({row["value"] for row in swept})
     default = sources[0]["spec"]["training"][setting] if sources else None
@@ -220,7 +217,7 @@ def warmups_apart(rows: Rows, sources: Sequence[Row], baseline: str, robust: Seq
 
 def moment_claims(folder: Path) -> Iterator[Grid | str]:
     """What forgetting AdamW's moments changes in each objective, beside ERM (η = 0) with and without it."""
-    plain, reset, erm, erm_reset = (read_rows(folder / run / "results.jsonl") for run in MOMENT_RUNS)
+    plain, reset, erm, erm_reset = (read_results(folder / run / "results.jsonl") for run in MOMENT_RUNS)
     runs = {method: (plain, reset, method) for method in in_order(row["method"] for row in plain)}
     vanilla = runs.pop("vanilla")
     runs["ERM (η = 0)"] = (erm, erm_reset, "robust")

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from calmoe.errors import InputError
-from calmoe.experiments.validation import read_rows
 from calmoe.files import write_whole
 from calmoe.render.drawing import Drawn, draw_all, rendered
 from calmoe.report.curves import read_curves
@@ -19,6 +18,7 @@ from calmoe.report.published import target_titles
 from calmoe.report.sweeps import sweep_figure
 from calmoe.report.targets_figures import targets_dots, targets_reliability, targets_scatter
 from calmoe.validation import read_document
+from studies.rows import read_results
 
 
 def figures(
@@ -63,12 +63,12 @@ def _others(folder: Path) -> dict[str, Callable[[], Drawn]]:
         figures["examples"] = partial(examples_figure, read_document(folder / "examples.json"))
     spec = read_document(folder / "sources.json")[0]["spec"] if (folder / "sources.json").is_file() else {}
     for path in sorted(folder.glob("sweep_*.jsonl")):
-        rows, setting = read_rows(path), path.stem.removeprefix("sweep_")
+        rows, setting = read_results(path), path.stem.removeprefix("sweep_")
         figures[path.stem] = partial(sweep_figure, rows, spec["protocol"], spec["training"][setting])
         if setting == "eta":
             figures["eta_gamma"] = partial(eta_gamma_figure, rows, spec["dataset"])
     if spec.get("target"):
-        rows, protocol = read_rows(folder / "results.jsonl"), spec["protocol"]
+        rows, protocol = read_results(folder / "results.jsonl"), spec["protocol"]
         titles = target_titles(spec["dataset"], {row["target"] for row in rows})
         figures["targets"] = partial(targets_dots, rows, protocol, titles)
         figures["targets_scatter"] = partial(targets_scatter, rows, protocol, titles)

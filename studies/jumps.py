@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 from scipy.stats import spearmanr
 
-from calmoe.experiments.records import record_of
+from calmoe.experiments.run import Model, Run
 from calmoe.methods import METHODS
 from calmoe.metrics import accuracy
 from calmoe.render.grid import Entry, Grid, Heading, count, label, number
 from calmoe.render.wording import listed
-from calmoe.report.run_curves import Model, models
 from calmoe.report.tables import method_entry
 from studies.rows import read_lines, span, write_lines
 
@@ -54,10 +53,9 @@ def rows_of(runs: Sequence[Path]) -> list[dict[str, Any]]:
     """One row a target, seed and switching method that Vanilla MoE stands beside."""
     trained: dict[tuple[str, int, str], dict[str, float]] = {}
     for path in runs:
-        spec = record_of(path)["spec"]
-        for model in models(path, methods=["vanilla", *SWITCHING]):
-            key = (spec.get("target", ""), model.seed, model.method)
-            trained[key] = _facts(model, spec["training"]["warmup"])
+        run = Run.open(path)
+        for model in run.read_models(methods=["vanilla", *SWITCHING]):
+            trained[run.spec.target, model.seed, model.method] = _facts(model, run.spec.training.warmup)
     rows = []
     for (target, seed, method), facts in sorted(trained.items()):
         vanilla = trained.get((target, seed, "vanilla"))

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from calmoe.experiments.run import Run
 from calmoe.methods import source
 from calmoe.predictions import Predictions
-from calmoe.report.run_curves import models
 
 LEFT_OUT = "human_"  # columns with the annotators' own distribution
 
@@ -27,7 +27,7 @@ def pack(
     Example: python -m studies pack runs/cifar10h 42
     """
     to.mkdir(parents=True, exist_ok=True)
-    for model in models(run, "corrected", seeds=[seed]):
+    for model in Run.open(run).read_models("corrected", seeds=[seed]):
         if source(model.method) == model.method:  # MoCaE is Vanilla MoE's file, read otherwise
             for split in ("validation", "test"):
                 path = to / f"{model.method}-{split}.npz"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calmoe.errors import InputError, about
+from calmoe.experiments.validation import parse_rows, read_results_file
 from calmoe.files import write_whole
 from calmoe.methods import method_title
 from calmoe.metrics import Interval, paired_difference
@@ -31,6 +32,13 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         with about(f"{path}, line {at}"):
             rows.append(parse_json(line))
     return rows
+
+
+def read_results(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file like a run's results.jsonl, all checked."""
+    if not path.is_file():
+        raise InputError(f"there is no {path}: give a folder with rows, such as results/cifar10h")
+    return parse_rows(path, read_results_file(path))
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from calmoe.data import load_dataset
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.environment import describe
 from calmoe.experiments.evaluation import evaluate
-from calmoe.experiments.records import portable
+from calmoe.experiments.record import portable
 from calmoe.experiments.runner import pick_device
 from calmoe.experiments.spec import load_preset, parse_seeds
 from calmoe.methods import METHODS
@@ -110,14 +110,16 @@ def train_arms(trainer: Trainer, seed: int, arms: Sequence[str]) -> Iterator[tup
     first = trainer.initial_state("mixture", seed)
     trainer.check_state("mixture", first)
     steps = -(-len(trainer.batches) // settings.batch)  # in an epoch
-    with StepNotes(trainer.residents["mixture"].optimizer, steps * settings.epochs) as notes:
+    (resident,) = (resident for (head, *_), resident in trainer.residents.items() if head == "mixture")
+    with StepNotes(resident.optimizer, steps * settings.epochs) as notes:
         warmup = trainer.train(Stage.of(METHODS["vanilla"], 0, settings.warmup), seed, first)
         for arm in arms:
-            trainer.settings = arm_settings(settings, arm)
+            own = arm_settings(settings, arm)
             method = METHODS["vanilla" if arm == "ERM" else "robust"]
-            stage = Stage.of(method, settings.warmup, settings.epochs)
-            state = trainer.train(stage, seed, warmup)
-            before = 0 if trainer.settings.forget_moments and stage.switches else steps * settings.warmup
+            state = trainer.train(
+                Stage.of(method, settings.warmup, settings.epochs), seed, warmup, settings=own
+            )
+            before = 0 if own.forget_moments else steps * settings.warmup
             gradient, size = notes.between(before, before + WATCHED * steps)
             yield (
                 arm,
@@ -127,7 +129,6 @@ def train_arms(trainer: Trainer, seed: int, arms: Sequence[str]) -> Iterator[tup
                     "step_size": [round(value, 4) for value in size],
                 },
             )
-    trainer.settings = settings
 
 
 def arm_settings(settings: TrainingSettings, arm: str) -> TrainingSettings:

@@ -9,8 +9,8 @@ import torch
 import study_rows
 from calmoe.auditing import AuditReport, Configurations, audit, hidden
 from calmoe.errors import InputError
+from calmoe.experiments.run import Model, Run
 from calmoe.predictions import Predictions
-from calmoe.report.run_curves import Model
 from studies import audits
 from studies.audit_seeds import by_splits
 from studies.audit_tables import TABLES
@@ -20,11 +20,10 @@ from synthetic_curves import mixture
 
 
 @pytest.fixture
-def run(monkeypatch):
-    """A run with one mixture of made-up predictions, and pages that are written at once."""
+def model(monkeypatch):
+    """The one model of every run, of made-up predictions; pages are written at once."""
     model = Model("robust", 42, mixture(1), mixture(2), [])
-    monkeypatch.setattr(audits, "record_of", lambda path: {"hard": "hard", "spec": {}})
-    monkeypatch.setattr(audits, "models", lambda path, seeds, methods: iter([model]))
+    monkeypatch.setattr(Run, "read_models", lambda run, **chosen: iter([model]))
     monkeypatch.setattr(AuditReport, "save", save)
     return model
 
@@ -40,29 +39,29 @@ def right(predictions):
     return float((predictions.output.log_probs.argmax(1) == predictions.known_labels).double().mean())
 
 
-def test_rows_quote_each_model_as_trained_and_after_a_temperature(run, tmp_path):
-    audits.audits(Question.CIFAR10H, [tmp_path], to=tmp_path)
+def test_rows_quote_each_model_as_trained_and_after_a_temperature(model, reference, tmp_path):
+    audits.audits(Question.CIFAR10H, [reference], to=tmp_path)
     raw, scaled = study_rows.read(tmp_path / "cifar10h.jsonl")
     assert [(row["method"], row["seed"], row["kind"]) for row in (raw, scaled)] == [
         ("robust", 42, "raw"),
         ("robust", 42, "scaled"),
     ]
-    assert raw["rows"] == scaled["rows"] == len(run.test)
-    assert raw["accuracy"][0] == scaled["accuracy"][0] == pytest.approx(right(run.test), abs=1e-5)
-    assert raw["shares"] == scaled["shares"] == pytest.approx(run.test.output.routing.mean(0), abs=1e-4)
-    p = hidden(Configurations.of(run.test)).p_hidden
+    assert raw["rows"] == scaled["rows"] == len(model.test)
+    assert raw["accuracy"][0] == scaled["accuracy"][0] == pytest.approx(right(model.test), abs=1e-5)
+    assert raw["shares"] == scaled["shares"] == pytest.approx(model.test.output.routing.mean(0), abs=1e-4)
+    p = hidden(Configurations.of(model.test)).p_hidden
     assert raw["p_hidden"] == p != scaled["p_hidden"]
     kept = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(kept) == ["cifar10h.jsonl", "cifar10h/robust/report.html"]
 
 
-def test_the_hard_rows_are_a_target_without_labels(run, tmp_path):
-    facts, report = next(audits.audited(tmp_path, Question.HARD, None))
+def test_the_hard_rows_are_a_target_without_labels(model, reference):
+    facts, report = next(audits.audited(Run.open(reference), Question.HARD, None))
     assert facts == {"target": "hard", "method": "robust", "seed": 42, "kind": "raw"}
     row = audits.row(report)
-    assert row["rows"] == len(run.validation)
-    assert row["actual_accuracy"][0] == pytest.approx(right(run.test.subset("hard")), abs=1e-5)
-    assert row["source_accuracy"][0] == pytest.approx(right(run.validation), abs=1e-5)
+    assert row["rows"] == len(model.validation)
+    assert row["actual_accuracy"][0] == pytest.approx(right(model.test.subset("hard")), abs=1e-5)
+    assert row["source_accuracy"][0] == pytest.approx(right(model.validation), abs=1e-5)
 
 
 def test_an_audit_without_sections_is_refused():

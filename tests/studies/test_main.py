@@ -61,5 +61,5 @@ def test_a_study_prints_its_tables():
 
 def test_what_is_wrong_is_one_line(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["studies", "claims", "nowhere"])
-    with pytest.raises(SystemExit, match=r"^error: nowhere has no results\.jsonl: [^\n]*$"):
+    with pytest.raises(SystemExit, match=r"^error: there is no nowhere/results\.jsonl: [^\n]*$"):
         main()

@@ -7,8 +7,8 @@ import pytest
 
 import study_rows
 from calmoe.errors import InputError
+from calmoe.experiments.run import Run
 from calmoe.predictions import Predictions
-from calmoe.report.run_curves import models
 from studies import figures as study
 from studies.figures import figures, redrawn
 from studies.pack import pack
@@ -22,7 +22,7 @@ def test_packed_predictions_are_the_run_s_in_half_precision(reference, tmp_path,
     sizes = dict(line.rsplit(" ", 2)[:2] for line in capsys.readouterr().out.splitlines())
     for path in tmp_path.iterdir():
         assert sizes[str(path)] == f"{path.stat().st_size:,}"
-    (model,) = models(reference, methods=["robust"])
+    (model,) = Run.open(reference).read_models(methods=["robust"])
     packed = Predictions.load(tmp_path / "robust-test.npz")
     assert packed.known_labels.tolist() == model.test.known_labels.tolist()
     assert packed.output.probs.numpy() == pytest.approx(model.test.output.probs.numpy(), abs=2e-3)
