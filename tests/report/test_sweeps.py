@@ -232,7 +232,6 @@ def test_eta_gamma_figure_draws_ours_and_the_papers():
     [
         ([], "no rows"),
         (sweep() + sweep(setting="warmup"), r"several sweeps \(eta, warmup\)"),
-        (sweep(setting="gamma"), "unknown setting of a sweep 'gamma'"),
         (sweep() * 2, "two rows for method 'robust', seed 42"),
     ],
 )
