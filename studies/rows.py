@@ -15,7 +15,7 @@ from calmoe.files import write_whole
 from calmoe.methods import method_title
 from calmoe.metrics import Interval, paired_difference
 from calmoe.render.grid import Entry, Grid, Heading, count, decimal, interval, label, signed
-from calmoe.report.tables import Rows, column_title, number
+from calmoe.report.tables import Rows, column_title
 from calmoe.validation import parse_json
 
 Values = dict[int, float]  # by seed
@@ -54,7 +54,8 @@ def values(rows: Rows, method: str, column: str, protocol: str) -> Values:
     {42: 0.1}
     """
     chosen = [row for row in rows if (row["method"], row["protocol"]) == (method, protocol)]
-    by_seed = {row["seed"]: number(row.get(column)) for row in chosen}
+    cells = {row["seed"]: row.get(column) for row in chosen}
+    by_seed = {seed: math.nan if cell is None else float(cell) for seed, cell in cells.items()}
     if len(by_seed) < len(chosen):
         raise InputError(f"{method} has two rows of one seed under the {protocol} protocol: keep one of them")
     return by_seed
