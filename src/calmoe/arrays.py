@@ -128,3 +128,18 @@ def _not_numbers(values: Any) -> str:
         )
     of = f" of {values.dtype}" if hasattr(values, "dtype") else ""
     return f"expected numbers in a rectangular array, got {kind}{of}: give a torch tensor or a NumPy array"
+
+
+def as_json(value: Any) -> Any:
+    """What JSON can hold: arrays and tuples as lists, numbers that are not finite as None, to any depth.
+
+    >>> as_json({"ece": np.array([0.1, np.nan]), "seeds": (42, 43)})
+    {'ece': [0.1, None], 'seeds': [42, 43]}
+    """
+    if isinstance(value, dict):
+        return {str(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [as_json(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

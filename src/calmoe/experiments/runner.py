@@ -37,8 +37,8 @@ from calmoe.experiments.validation import read_history
 from calmoe.files import inside
 from calmoe.methods import METHODS, in_order, source
 from calmoe.render.wording import many
-from calmoe.report import PAPER_COLUMNS, Grid, known_columns, main_table, summarise
-from calmoe.report.sweeps import SETTINGS, sweep_table
+from calmoe.report import Grid, columns_in, known_columns, main_table, summarise
+from calmoe.report.sweeps import setting_title, sweep_table
 from calmoe.report.titles import run_title
 from calmoe.training import Diverged, Trainer, check_model, check_together
 
@@ -291,9 +291,11 @@ def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -
     seeds = sorted({row["seed"] for row in rows if row["protocol"] == protocol})
     title = f"{protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
     if "value" in rows[0]:
-        return sweep_table(rows, protocol, f"{dataset}, sweep of {SETTINGS[rows[0]['setting']]}, {title}")
+        return sweep_table(
+            rows, protocol, f"{dataset}, sweep of {setting_title(rows[0]['setting'])}, {title}"
+        )
     summary = summarise(rows, protocol)
-    columns = known_columns(summary, (*PAPER_COLUMNS, "nll_ts", "brier_ts"))
+    columns = known_columns(summary, columns_in("main"))
     return main_table(summary, columns, f"{dataset}, {title}")
 
 

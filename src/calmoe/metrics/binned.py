@@ -146,11 +146,7 @@ class Reliability:
 
     def interval(self, level: float = LEVEL) -> np.ndarray:
         """Wilson's interval of the accuracy in each bin, [B, 2]: inside [0, 1] and sound at 0 and 1."""
-        z2 = ndtri((1 + as_number("level", level, 0, 1)) / 2) ** 2
-        centre = (self.accuracy + z2 / self.effective / 2) / (1 + z2 / self.effective)
-        spread = self.standard_error**2 + z2 / self.effective**2 / 4
-        half = np.sqrt(z2 * spread) / (1 + z2 / self.effective)
-        return np.stack([centre - half, centre + half], axis=1)
+        return wilson(self.accuracy, self.effective, level)
 
     @property
     def gap(self) -> np.ndarray:
@@ -165,6 +161,20 @@ class Reliability:
     def max_gap(self) -> float:
         """The maximum calibration error: the largest |gap| of a bin that is not empty."""
         return float(np.nanmax(np.abs(self.gap)))
+
+
+def wilson(share: np.ndarray, rows: np.ndarray, level: float = LEVEL) -> np.ndarray:
+    """Wilson's interval of shares [...] of so many rows [...], low and high in the last axis, [..., 2].
+
+    >>> wilson(np.array([0.5, 1.0]), np.array([2, 50])).round(3)
+    array([[0.095, 0.905],
+           [0.929, 1.   ]])
+    """
+    z2 = ndtri((1 + as_number("level", level, 0, 1)) / 2) ** 2
+    centre = (share + z2 / rows / 2) / (1 + z2 / rows)
+    spread = share * (1 - share) / rows + z2 / rows**2 / 4
+    half = np.sqrt(z2 * spread) / (1 + z2 / rows)
+    return np.stack([centre - half, centre + half], axis=-1)
 
 
 def reliability(

@@ -3,11 +3,10 @@
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import calmoe
-from calmoe.data import PROTOCOLS
 from calmoe.experiments.records import Record, dotted, portable, sweep_of
 from calmoe.experiments.spec import load_preset, run_name, setting_text
 from calmoe.experiments.sweep import parse_values
@@ -16,11 +15,13 @@ from calmoe.render.grid import Entry, Heading, label
 from calmoe.render.page import Code, Fact, Page, Picture, Point, Section
 from calmoe.render.wording import many, shortest
 from calmoe.report import Grid
-from calmoe.report.page_text import FIGURES, HARD, captions, how_to_read
+from calmoe.report.figure_cards import page_sections
+from calmoe.report.figure_list import run_figures
 from calmoe.report.published import table_of
+from calmoe.report.sections import HARD, RESULTS, RUN_TABLES
 from calmoe.report.sources import Source, Sources
 from calmoe.report.summary import Asked, in_words
-from calmoe.report.sweeps import SETTINGS, sweep_in_words
+from calmoe.report.sweeps import sweep_in_words
 from calmoe.report.titles import changed_settings, changes, run_title
 
 
@@ -31,24 +32,14 @@ def run_page(
     spec = sources.record["spec"]
     counted = f"{many(len(spec['methods']), 'method')}, {many(len(spec['seeds']), 'seed')}"
     swept = f", {many(len(sources.sweeps), 'sweep')}" if sources.sweeps else ""
-    how = how_to_read(_has_hard(sources))
     return Page(
         title=f"Calibration on {run_name(spec)}",
         subtitle=f"{counted}{swept}; a run of calmoe",
         summary=_summary(sources),
-        sections=[
-            *_table_sections(grids, spec["dataset"], how),
-            *_figure_sections(pictures, missing, spec["protocol"], how),
-            *_sweep_sections(sources, grids, pictures, missing, how),
-        ],
+        sections=_sections(sources, grids, pictures, missing),
         facts=run_facts(sources.record, sources.all, reproduce(sources)),
         footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
     )
-
-
-def run_captions(sources: Sources) -> dict[str, str]:
-    """Of a run's figures, by name."""
-    return captions(_has_hard(sources), bool(sources.record["spec"].get("target")))
 
 
 def validation_rows(sources: Sources) -> list[int]:
@@ -56,7 +47,8 @@ def validation_rows(sources: Sources) -> list[int]:
     return [curves["validation_rows"] for curves in sources.curves]
 
 
-def _has_hard(sources: Sources) -> bool:
+def has_hard(sources: Sources) -> bool:
+    """Whether the test rows have a hard subset."""
     return any(row.get("n_hard") for row in sources.rows)
 
 
@@ -82,60 +74,22 @@ def _summary(sources: Sources) -> list[Point]:
     return points
 
 
-def _table_sections(grids: Mapping[str, Grid], dataset: str, how: Mapping[str, str]) -> list[Section]:
-    results = [f"{protocol}{kind}" for protocol in PROTOCOLS for kind in ("", "-scores")]
-    sections = {
-        "Results": ("results", [grid for name, grid in grids.items() if name in results]),
-        "Against Vanilla MoE": ("paired", [grid for name, grid in grids.items() if name.endswith("-paired")]),
-        "Beside the paper": ("comparison", [grids[name] for name in grids if name == "comparison"]),
-    }
-    return [
-        Section(
-            heading=heading,
-            how=how[told],
-            tables=of,
-            notes=[HARD[dataset]] if told == "results" and dataset in HARD else [],
-        )
-        for heading, (told, of) in sections.items()
-        if of
-    ]
-
-
-def _figure_sections(
-    pictures: Mapping[str, Picture], missing: Mapping[str, str], protocol: str, how: Mapping[str, str]
+def _sections(
+    sources: Sources, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
 ) -> list[Section]:
-    sections = [
-        Section(
-            heading=heading,
-            how=how[told].format(protocol=protocol),
-            figures=[pictures[name] for name in names if name in pictures],
-            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
-        )
-        for heading, (told, names) in FIGURES.items()
-    ]
-    return [section for section in sections if section.figures or section.notes]
-
-
-def _sweep_sections(
-    sources: Sources,
-    grids: Mapping[str, Grid],
-    pictures: Mapping[str, Picture],
-    missing: Mapping[str, str],
-    how: Mapping[str, str],
-) -> list[Section]:
-    sections = []
-    for setting in sources.sweeps:
-        own = [f"sweep_{setting}", *(["eta_gamma"] if setting == "eta" else [])]
-        sections.append(
-            Section(
-                heading=f"Sweep of {SETTINGS[setting]}",
-                how=how[setting],
-                tables=[grid for name, grid in grids.items() if name.startswith(tuple(own))],
-                figures=[pictures[name] for name in own if name in pictures],
-                notes=[f"Not drawn, {name}: {missing[name]}." for name in own if name in missing],
-            )
-        )
-    return sections
+    """The tables' sections, then the figures' and the sweeps'; that of the results says what is hard."""
+    spec = sources.record["spec"]
+    sections = page_sections(
+        RUN_TABLES,
+        run_figures(sources.sweeps),
+        grids,
+        pictures,
+        missing,
+        protocol=spec["protocol"],
+        hard=has_hard(sources),
+    )
+    hard = [HARD[spec["dataset"]]] if spec["dataset"] in HARD else []
+    return [replace(s, notes=hard) if s.heading == RESULTS.heading else s for s in sections]
 
 
 def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[str, Fact]:

@@ -18,10 +18,11 @@ from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
 from calmoe.experiments.validation import read_history
 from calmoe.files import inside, json_bytes
 from calmoe.ownership import PAGE, owned, put
-from calmoe.render.drawing import Drawn, draw_all, rendered
+from calmoe.render.drawing import rendered
 from calmoe.render.page import Picture
 from calmoe.report import (
     Grid,
+    columns_in,
     compare,
     comparison_table,
     is_published,
@@ -34,12 +35,12 @@ from calmoe.report import (
 )
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import curves_file, parse_curves
-from calmoe.report.eta_gamma import eta_gamma_figure, eta_gamma_table
-from calmoe.report.examples import domain_examples, examples_figure
-from calmoe.report.figures import draw
+from calmoe.report.eta_gamma import eta_gamma_table
+from calmoe.report.figure_cards import Captioned, RunNumbers, draw_figures
+from calmoe.report.figure_list import run_figures
 from calmoe.report.folder import REPORT
 from calmoe.report.published import published, table_of
-from calmoe.report.run_page import run_captions, run_page
+from calmoe.report.run_page import has_hard, run_page
 from calmoe.report.sources import (
     Rows,
     Source,
@@ -50,12 +51,9 @@ from calmoe.report.sources import (
     run_dataset,
     run_examples,
 )
-from calmoe.report.sweeps import sweep_caption, sweep_figure
 from calmoe.report.titles import changes, run_title
 
 Files = dict[str, bytes]  # by their names in the report's folder
-PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
-SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("accuracy", "ece", "ece_ts")))
 
 
 def tables(sources: Sources) -> dict[str, Grid]:
@@ -68,13 +66,13 @@ def tables(sources: Sources) -> dict[str, Grid]:
         grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
         for protocol in protocols:
             summary = summarise(rows, protocol)
-            columns = known_columns(summary, SCORES)
+            columns = known_columns(summary, columns_in("scores"))
             worst = ", and the worst group of at least 30 rows" * ("worst_group_ece" in columns)
             caption = f"{dataset}, {protocol} protocol; proper scores{worst}"
             grids[f"{protocol}-scores"] = main_table(summary, columns, caption)
     for protocol in protocols:
         if any(row["method"] == "vanilla" for row in rows):
-            columns = known_columns(summarise(rows, protocol), PAIRED)
+            columns = known_columns(summarise(rows, protocol), columns_in("paired"))
             differences = paired(rows, protocol, columns=columns)
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)
@@ -96,27 +94,25 @@ def tables(sources: Sources) -> dict[str, Grid]:
 
 def figures(
     sources: Sources, dataset: Callable[[], ShiftDataset]
-) -> tuple[dict[str, Drawn], dict[str, str], Files]:
+) -> tuple[dict[str, Captioned], dict[str, str], Files]:
     """All figures by name; by name why one is missing; and the files with the numbers behind them."""
-    drawn: dict[str, Drawn] = {}
-    missing: dict[str, str] = {}
-    files: Files = {}
-    later: dict[str, Callable[[], Drawn]] = {}
+    spec, files = sources.record["spec"], {}
     if sources.runs:
         name, data = curves_file(sources.curves)
         files[name] = data
-        drawn, missing = draw(parse_curves(name, data))  # as anyone can from that file
-        later["examples"] = lambda: examples_figure(_kept(run_examples(sources, dataset()), files))
-    spec = sources.record["spec"]
-    if sources.runs and spec.get("target"):
-        later["domains"] = lambda: domain_examples(domain_images(dataset(), spec["target"]))
-    for setting, sweep in sources.sweeps.items():
-        default = spec["training"][setting]
-        later[f"sweep_{setting}"] = partial(sweep_figure, sweep.rows, spec["protocol"], default)
-    if "eta" in sources.sweeps:
-        later["eta_gamma"] = partial(eta_gamma_figure, sources.sweeps["eta"].rows, spec["dataset"])
-    also, not_drawn = draw_all(later)
-    return drawn | also, missing | not_drawn, files
+    numbers = RunNumbers(
+        dataset=spec["dataset"],
+        protocol=spec["protocol"],
+        target=spec.get("target", ""),
+        hard=has_hard(sources),
+        curves=parse_curves(name, data) if sources.runs else (),  # as anyone can from that file
+        examples=lambda: _kept(run_examples(sources, dataset()), files),
+        domain_images=lambda: domain_images(dataset(), spec["target"]),
+        sweeps={setting: sweep.rows for setting, sweep in sources.sweeps.items()},
+        defaults={setting: spec["training"][setting] for setting in sources.sweeps},
+    )
+    drawn, missing = draw_figures(run_figures(sources.sweeps), numbers)
+    return drawn, missing, files
 
 
 def _kept(examples: dict[str, Any], files: Files) -> dict[str, Any]:
@@ -203,9 +199,7 @@ def _run_report(sources: Sources, data: Path | None, pdf: bool) -> Made:
         dataset()  # wrong data that were asked for are refused before the work
     grids = tables(sources)
     drawn, missing, files = figures(sources, dataset)
-    protocol = sources.record["spec"]["protocol"]
-    swept = {f"sweep_{name}": sweep_caption(sweep.rows, protocol) for name, sweep in sources.sweeps.items()}
-    pictures, unsaved = _add_all(files, grids, drawn, run_captions(sources) | swept, sources.all, pdf)
+    pictures, unsaved = _add_all(files, grids, drawn, sources.all, pdf)
     missing |= unsaved
     if sources.runs:
         files[RESULTS] = _lines(sources.rows)
@@ -228,7 +222,7 @@ def _overview_report(
     grids = targets_page.overview_tables(several)
     curves = {target: sources.curves for target, sources in several.targets.items()}
     drawn, undrawn = targets_page.overview_figures(several, curves)
-    pictures, unsaved = _add_all(files, grids, drawn, targets_page.CAPTIONS, several.all, pdf)
+    pictures, unsaved = _add_all(files, grids, drawn, several.all, pdf)
     undrawn |= unsaved
     files[RESULTS] = _lines(several.rows)
     files[PAGE] = targets_page.overview_page(several, grids, pictures, undrawn, older).html().encode()
@@ -238,8 +232,7 @@ def _overview_report(
 def _add_all(
     files: Files,
     grids: Mapping[str, Grid],
-    drawn: Mapping[str, Drawn],
-    captions: Mapping[str, str],
+    drawn: Mapping[str, Captioned],
     sources: Sequence[Source],
     pdf: bool,
 ) -> tuple[dict[str, Picture], dict[str, str]]:
@@ -250,14 +243,14 @@ def _add_all(
         files[f"tables/{name}.csv"] = grid.csv().encode()
     files["sources.json"] = json_bytes(portable([{**s.record, "sessions": s.sessions} for s in sources]))
     pictures, missing = {}, {}
-    for name, figure in drawn.items():
+    for name, (figure, caption) in drawn.items():
         try:
             images = {kind: rendered(figure, kind) for kind in (("png", "pdf") if pdf else ("png",))}
         except InputError as error:
             missing[name] = str(error)
             continue
         files |= {f"figures/{name}.{kind}": image for kind, image in images.items()}
-        pictures[name] = Picture(name, images["png"], figure.alt, captions[name])
+        pictures[name] = Picture(name, images["png"], figure.alt, caption)
     return pictures, missing
 
 
