@@ -9,7 +9,7 @@ from calmoe.experiments.spec import narrowed
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.render.drawing import save
 from calmoe.report.curves import read_curves
-from calmoe.report.frontier_routing import frontier
+from calmoe.report.frontier import frontier
 from calmoe.report.run_curves import run_curves
 from calmoe.report.write import write_report
 from calmoe.training.diagnostics import tilt_diagnostics
