@@ -164,6 +164,7 @@ def test_the_order_of_columns():
         "accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts",
     )  # fmt: skip
     assert columns_in("targets scores") == ("nll_ts", "brier_ts")
+    assert all(COLUMNS[column].best is min for column in columns_in("summary"))
 
 
 def main():

@@ -11,11 +11,10 @@ TABLES = {  # what a card's `tables` can name
     "main": "a run's main table, and a sweep's",
     "scores": "a run's proper scores and worst groups",
     "paired": "differences to the baseline over the same seeds",
-    "summary": "the sentences at the top of a run's page",
-    "targets": "the main table over several targets, a block a target",
+    "summary": "the sentences at the top of a run's page; the lower, the better",
+    "targets": "the main table over several targets, with a block for each",
     "targets scores": "proper scores by target",
     "targets paired": "differences to the baseline by target",
-    "targets summary": "the sentences at the top of the page over targets",
 }
 KINDS = ("accuracy", "calibration", "proper", "worst group")  # from left to right
 PROPER_FIRST = ("accuracy", "proper", "calibration", "worst group")
@@ -36,7 +35,7 @@ class Column(NamedTuple):
 
 
 PAPER = ("paper", "main")
-EVERYWHERE = ("main", "paired", "summary", "targets paired", "targets summary")
+EVERYWHERE = ("main", "paired", "summary", "targets paired")
 COLUMNS = {
     column.name: column
     for column in (

@@ -31,12 +31,13 @@ from calmoe.report.tables import Rows, Summary, cell_of, summarise
 from calmoe.report.targets import MEAN, by_target
 
 MAIN = ("vanilla", "robust", "robust_filtered", "entropic", "robust_brier")  # shown first
+COLUMN_TITLES = listed([column_title(column) for column in columns_in("targets")])
 WIDEST = 5  # panels in a row
 
 
 @rc_context(STYLE)
 def targets_dots(rows: Rows, protocol: str, titles: Mapping[str, str]) -> Drawn:
-    """Accuracy, ECE and ECE+TS of every method on every target and in the mean; bars: standard errors."""
+    """The scores of the main table for every method, by target and in the mean; bars: standard errors."""
     summaries, blocks = _summaries(rows, protocol, titles)
     methods = _methods(summaries)
     columns = columns_in("targets")
@@ -62,7 +63,7 @@ def targets_dots(rows: Rows, protocol: str, titles: Mapping[str, str]) -> Drawn:
     draw_legend(figure, _entries(summaries, methods))
     return Drawn(
         figure,
-        f"{listed([column_title(c) for c in columns])} of {len(methods)} methods on {len(titles)} target "
+        f"{COLUMN_TITLES} of {len(methods)} methods on {len(titles)} target "
         f"domains and in the mean over them, {_seeds_text(summaries)}. ECE+TS and accuracy: "
         f"{_means_text(summaries, blocks, methods, ('ece_ts', 'accuracy'))}.",
     )
@@ -192,7 +193,7 @@ CARDS: tuple[FigureCard[TargetNumbers], ...] = (
     FigureCard(
         name="targets",
         section=TARGET_RESULTS,
-        caption=f"Accuracy, ECE and ECE+TS by target, and in the mean over targets. {BARS}",
+        caption=f"{COLUMN_TITLES} by target, and in the mean over targets. {BARS}",
         draw=lambda numbers: targets_dots(numbers.rows, numbers.protocol, numbers.titles),
     ),
     FigureCard(
