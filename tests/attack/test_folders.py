@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import calmoe
 from calmoe import ownership
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import export as export_room
 from calmoe.experiments.export import export

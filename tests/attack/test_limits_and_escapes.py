@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from calmoe.arrays import MOST_BINS
 from calmoe.auditing import audit
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.escaping import latex, markdown, spreadsheet, visible
 from calmoe.experiments import runner

@@ -24,7 +24,7 @@ from calmoe.backbones import ResNet, fitting_weights
 from calmoe.backbones.encoder import Encoder
 from calmoe.backbones.weights import _read as read_weights
 from calmoe.calibration import PerExpertTemperature, RoutingRecalibration, ShiftedTemperature, Temperature
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import cifar10h
 from calmoe.data.safe_pickle import read_plain
 from calmoe.data.text import _digest, token_ids

@@ -16,7 +16,7 @@ import calmoe
 from calmoe import worlds
 from calmoe.auditing.progress import PARTS, TARGET, Steps
 from calmoe.auditing.statistics.tilting import divergence
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import calmoe
 from calmoe import worlds
 from calmoe.auditing import Estimate
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions

@@ -1,12 +1,15 @@
 """One report over targets, from made-up results: what does not need training."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from calmoe.data import pacs
+from calmoe.experiments.run import Run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
+from calmoe.experiments.store import RunFolder
 from calmoe.render.page import Picture
 from calmoe.report import targets_page as overview_room
 from calmoe.report import write
@@ -19,7 +22,7 @@ from calmoe.report.sources import Source, Sources
 from calmoe.report.targets_page import left_over, overview_of, overview_page, overview_tables
 from calmoe.report.titles import run_title
 from calmoe.report.write import Made, tables
-from run_folders import plain
+from run_folders import record_of
 
 BACKBONE = "ResNet-50 v1 (the paper: ResNet-18)"
 AS_PUBLISHED = ["weights=imagenet.pth"]
@@ -38,8 +41,8 @@ def sources(target, settings=RESNET50, protocol="corrected", methods=("vanilla",
         for method in methods
         for seed in seeds
     ]
-    record = plain(spec) | {"protocols": [protocol], "hard": None, "fingerprint": target, "device": "cpu"}
-    return Sources([Source(Path(f"runs/{target}"), record, [], rows, [])], {})
+    record = record_of(spec, protocols=(protocol,), fingerprint=target)
+    return Sources([Source(Run(RunFolder(Path(f"runs/{target}")), record), [], rows, [])], {})
 
 
 def overview(targets=pacs.DOMAINS, **options):
@@ -108,7 +111,7 @@ def test_every_table_names_the_settings_that_were_changed():
 
 
 def test_other_datasets_have_no_paper_to_name():
-    spec = plain(narrowed(with_settings(load_preset("domains"), RESNET50), target="sketch"))["spec"]
+    spec = narrowed(with_settings(load_preset("domains"), RESNET50), target="sketch")
     assert run_title(spec) == "domains-sketch, backbone=resnet50, variant=v1, weights=imagenet.pth"
 
 
@@ -216,8 +219,9 @@ def test_methods_and_seeds_of_any_target_are_expected_of_all():
 def test_only_common_protocols_are_compared():
     both = sources("sketch")
     (run,) = both.runs
-    both = Sources([run._replace(record=run.record | {"protocols": ["corrected", "published"]})], {})
-    assert overview_of({"photo": sources("photo"), "sketch": both}).record["protocols"] == ["corrected"]
+    record = replace(run.record, protocols=("corrected", "published"))
+    both = Sources([run._replace(run=Run(run.run.folder, record))], {})
+    assert overview_of({"photo": sources("photo"), "sketch": both}).record.protocols == ("corrected",)
 
 
 def test_a_target_named_as_the_reports_own_files_gets_another_folder():

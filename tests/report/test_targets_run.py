@@ -4,13 +4,14 @@ import csv
 import json
 import shutil
 import statistics
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
 import chromium
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.experiments.store import RunFolder
 from calmoe.report import write
@@ -26,7 +27,8 @@ TARGETS = ("clipart", "photo", "sketch")
 @pytest.fixture(scope="module", autouse=True)
 def _small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(DATASETS, "domains", partial(domains.load, size=32))
+        small = replace(domains.CARD, load=partial(domains.load, size=32))
+        patch.setitem(DATASETS, "domains", small)
         yield
 
 
@@ -180,7 +182,7 @@ def test_bad_combinations_are_one_line(runs, images, finished, tmp_path):
     assert_refused(calmoe("report", runs["photo"], runs["sketch"]), "say where, --to DIR")
     other = shutil.copytree(runs["photo"], tmp_path / "other")
     folder = RunFolder(other)
-    folder.write_record({**folder.record(), "fingerprint": "of other images"})
+    folder.write_record(replace(folder.record(), fingerprint="of other images"))
     assert_refused(
         calmoe("report", runs["photo"], other, "--to", to),
         "the data differ: other images or texts than those of the first)",

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from calmoe.errors import InputError
-from calmoe.experiments.runner import expected, run
+from calmoe.experiments.run import Run
+from calmoe.experiments.runner import run
 from calmoe.experiments.sealing import read_sealed, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
-from calmoe.experiments.store import RunFolder, read_results
+from calmoe.experiments.store import read_results
 from calmoe.render.drawing import Drawn, new_figure
 from calmoe.report import write
 from calmoe.report.figure_list import run_figures
@@ -37,9 +38,9 @@ def page_of(run, to):
 
 
 def history_of(path, method, seed):
-    folder = RunFolder(path)
-    (node,) = [r.node for r in expected(folder, folder.record()) if (r.method, r.seed) == (method, seed)]
-    return json.loads((folder.node(node) / "history.json").read_bytes())[1:]  # after the warm-up
+    opened = Run.open(path)
+    (key,) = [model.key for model in opened.models if (model.method, model.seed) == (method, seed)]
+    return json.loads((opened.folder.node(key) / "history.json").read_bytes())[1:]  # after the warm-up
 
 
 def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
@@ -206,10 +207,9 @@ def test_a_later_folder_replaces_models_and_adds_its_own(finished, tiny, quiet, 
 
 def test_a_sweep_that_was_stopped_says_what_is_missing(swept, undrawn, tmp_path):
     folder = shutil.copytree(swept[0], tmp_path / "sweep")
-    open_folder = RunFolder(folder)
-    found = expected(open_folder, open_folder.record())
-    (node,) = [result.node for result in found if (result.value, result.seed) == (1, 43)]
-    shutil.rmtree(open_folder.node(node))
+    opened = Run.open(folder)
+    (key,) = [model.key for model in opened.models if (model.value, model.seed) == (1, 43)]
+    shutil.rmtree(opened.folder.node(key))
     (folder / "done.json").unlink()
     page = page_of(folder, tmp_path / "report")
     assert "Not finished: seed 43 robust eta 1." in page

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from calmoe.data.agreement import agreement_columns
+from calmoe.data.card import DatasetCard
 from calmoe.data.safe_pickle import read_plain
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout
@@ -190,3 +191,19 @@ def _present(path: Path) -> Path:
 
 def _text(key: object) -> object:
     return key.decode("latin-1") if isinstance(key, bytes) else key
+
+
+def fetch(to: Path) -> Path:
+    """Download images and votes into the folder `to`, verified."""
+    from calmoe.data.download import fetch_cifar10h  # it reads this module
+
+    return fetch_cifar10h(to)
+
+
+CARD = DatasetCard(
+    load=load,
+    get_it=GET_IT,
+    fetch=fetch,
+    hard="Hard on CIFAR-10H: images on which less than 70 % of the people asked agree. That share is what "
+    "the figures call agreement.",
+)

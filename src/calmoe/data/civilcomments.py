@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from calmoe.data.card import DatasetCard
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 from calmoe.data.text import check_classes, check_rows, data_folder, text_notes, token_ids
@@ -180,3 +181,6 @@ def _score(name: str, value: str) -> float:
     if not 0 <= score <= 1:
         raise InputError(f"{name} must be a number from 0 to 1, not {value!r}")
     return score
+
+
+CARD = DatasetCard(load=load, get_it=f"civilcomments is not downloaded for you: {GET_IT}")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from calmoe.data.agreement import agreement_columns
+from calmoe.data.card import DatasetCard
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 
@@ -61,3 +62,11 @@ def neighbour_agreement(
     distances = (train**2).sum(1) - 2 * test @ train.T  # less the test row's own norm: the same order
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
     return (train_labels[nearest] == test_labels[:, None]).mean(axis=1)
+
+
+CARD = DatasetCard(
+    load=load,
+    get_it="digits comes with scikit-learn: there is nothing to download, `calmoe run digits`",
+    hard="Hard on digits: images of whose 15 nearest training images, in pixels, less than 70 % bear their "
+    "label. That share is what the figures call agreement; it stands in for people's.",
+)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from calmoe.data.card import DatasetCard
 from calmoe.data.image_cache import decoded
 from calmoe.data.image_folders import (
     NO_IMAGES,
@@ -19,6 +20,7 @@ from calmoe.data.image_folders import (
     find_images,
     image_folder,
     layout_notes,
+    unpacked,
 )
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
@@ -157,3 +159,6 @@ def _seen_before(target: str, digests: list[str], seen: dict[str, set[str]]) -> 
 def _tensor(pixels: np.ndarray) -> torch.Tensor:
     """[N,H,W,C] in memory, as the trainer wants it, seen as [N,C,H,W]."""
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+CARD = DatasetCard(load=load, get_it=unpacked("domains"))

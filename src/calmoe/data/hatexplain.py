@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from calmoe.data.card import DatasetCard
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.text import check_classes, check_rows, data_folder, text_notes, token_ids
 from calmoe.errors import InputError
@@ -224,3 +225,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8: save it as UTF-8") from None
+
+
+CARD = DatasetCard(load=load, get_it=f"hatexplain is not downloaded for you: {GET_IT}")

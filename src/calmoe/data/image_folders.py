@@ -25,6 +25,14 @@ def image_folder(name: str, data: Path | None) -> Path:
     return Path(data)
 
 
+def unpacked(name: str) -> str:
+    """How a user gets a dataset of image folders."""
+    return (
+        f"{name} is not downloaded (docs/run.md has more): unpack it to DIR/domain/class/image, "
+        f"then `calmoe run {name} --data DIR --target DOMAIN`"
+    )
+
+
 def find_images(root: Path) -> Layout:
     """All images under `root`; hidden files and folders, and files that are no images, do not count.
 

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from calmoe.data.card import DatasetCard
 from calmoe.data.domains import SIZE, leave_one_out
-from calmoe.data.image_folders import NO_IMAGES, deeper, empty_folders, find_images, image_folder
+from calmoe.data.image_folders import NO_IMAGES, deeper, empty_folders, find_images, image_folder, unpacked
 from calmoe.data.shift import ShiftDataset
 from calmoe.errors import InputError
 
@@ -29,3 +30,6 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
             if label not in CLASSES:
                 raise InputError(f"{root / domain / label} is no class of PACS: is this another dataset?")
     return leave_one_out("pacs", root, {d: found[d] for d in DOMAINS}, protocol, target, size)
+
+
+CARD = DatasetCard(load=load, get_it=unpacked("pacs"), domains=DOMAINS)

@@ -96,10 +96,3 @@ SCATTER = SectionCard(
     how="Calibration is easily bought with accuracy, and the other way round: this shows both.",
 )
 TARGET_SECTIONS = (TARGET_RESULTS, TARGET_PAIRED, SCATTER, CONFIDENCE, COMPARISON)  # of the page over targets
-
-HARD = {
-    "digits": "Hard on digits: images of whose 15 nearest training images, in pixels, less than 70 % bear "
-    "their label. That share is what the figures call agreement; it stands in for people's.",
-    "cifar10h": "Hard on CIFAR-10H: images on which less than 70 % of the people asked agree. That share is "
-    "what the figures call agreement.",
-}

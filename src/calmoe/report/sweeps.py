@@ -45,14 +45,15 @@ HOW = {
     "standard errors over seeds. Choose it by validation, not from these test rows.",
 }
 OTHER_HOW = (
-    "One setting takes several values; all else stays. Bars are standard errors over seeds. Choose it by "
-    "validation, not from these test rows."
+    "One setting takes several values; all else stays. Bars are standard errors over seeds. Choose the value "
+    "by validation, not from these test rows."
 )
 WIDE = 20  # values that span more than this factor get a logarithmic axis
 
 
 def setting_title(setting: str) -> str:
-    """
+    """What tables and figures call the setting.
+
     >>> setting_title("warmup"), setting_title("learning_rate")
     ('warm-up epochs', 'learning_rate')
     """

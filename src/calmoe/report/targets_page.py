@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import calmoe
-from calmoe.data import pacs
-from calmoe.experiments.records import Record
-from calmoe.experiments.spec import run_name
-from calmoe.methods import in_order
+from calmoe.data import DATASETS
+from calmoe.experiments.record import Record
+from calmoe.experiments.spec import RunSpec
 from calmoe.ownership import OWNER
 from calmoe.render.page import Page, Picture, Section
 from calmoe.render.wording import listed, many
@@ -22,7 +22,7 @@ from calmoe.report.figure_list import TARGET_FIGURES
 from calmoe.report.published import target_titles
 from calmoe.report.run_page import commands, run_facts, validation_rows
 from calmoe.report.sections import TARGET_SECTIONS
-from calmoe.report.sources import Rows, Source, Sources
+from calmoe.report.sources import Rows, Source, Sources, united
 from calmoe.report.tables import paired_table
 from calmoe.report.targets import (
     MEAN,
@@ -54,7 +54,7 @@ class Overview(NamedTuple):
 
     @property
     def titles(self) -> dict[str, str]:
-        return target_titles(self.record["spec"]["dataset"], self.targets)
+        return target_titles(self.spec.dataset, self.targets)
 
     @property
     def folders(self) -> dict[str, str]:
@@ -75,18 +75,16 @@ class Overview(NamedTuple):
     @property
     def record(self) -> Record:
         """One record for all: the methods and seeds of any target, and the protocols of every one."""
-        records = [sources.record for sources in self.targets.values()]
-        specs = [record["spec"] for record in records]
-        named = {
-            "methods": list(in_order(method for spec in specs for method in spec["methods"])),
-            "seeds": sorted({seed for spec in specs for seed in spec["seeds"]}),
-            "target": ", ".join(self.targets),
-        }
-        common = [p for p in records[0]["protocols"] if all(p in record["protocols"] for record in records)]
-        own = {
-            k: v for k, v in records[0].items() if k not in ("fingerprint", "training_fingerprint", "digest")
-        }
-        return {**own, "protocols": common, "spec": {**specs[0], **named}}
+        first, *others = [sources.record for sources in self.targets.values()]
+        whole = united([*others, first])
+        common = tuple(p for p in first.protocols if all(p in record.protocols for record in others))
+        spec = replace(whole.spec, target=", ".join(self.targets))
+        return replace(whole, spec=spec, protocols=common, fingerprint="", training_fingerprint="")
+
+    @property
+    def spec(self) -> RunSpec:
+        """What all targets share."""
+        return next(iter(self.targets.values())).record.spec
 
     @property
     def rows(self) -> Rows:
@@ -95,18 +93,17 @@ class Overview(NamedTuple):
     @property
     def changes(self) -> tuple[str, str]:
         """Backbone and settings where they are not the paper's or the preset's: the same on every target."""
-        return changes(next(iter(self.targets.values())).record["spec"])
+        return changes(self.spec)
 
     @property
     def name(self) -> str:
         """As captions call it."""
-        dataset = self.record["spec"]["dataset"]
-        return ", ".join(filter(None, [f"{dataset} by target", *self.changes]))
+        return ", ".join(filter(None, [f"{self.spec.dataset} by target", *self.changes]))
 
 
 def overview_of(targets: Mapping[str, Sources]) -> Overview:
     """The targets in the paper's order, or by name."""
-    dataset = next(iter(targets.values())).record["spec"]["dataset"]
+    dataset = next(iter(targets.values())).record.spec.dataset
     return Overview({target: targets[target] for target in target_titles(dataset, targets)})
 
 
@@ -133,7 +130,7 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
     rows, titles, record = overview.rows, overview.titles, overview.record
     grids: dict[str, Grid] = {}
     mean = f"mean over {listed(list(titles.values()))} within a seed"
-    for protocol in record["protocols"]:
+    for protocol in record.protocols:
         named = f"{overview.name}, {protocol} protocol"
         told = f"{named}; mean ± standard error over seeds; last the {mean}, of the seeds that have them all"
         grids[protocol] = targets_table(rows, protocol, titles, caption=told)
@@ -145,7 +142,7 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
             grids[f"{protocol}-mean"] = paired_table(found[MEAN], f"{named}; {less}; {mean}")
         if any(found[target] for target in titles):
             grids[f"{protocol}-paired"] = targets_paired_table(found, titles, f"{named}; {less}, by target")
-        cells = compare_by_target(rows, record["spec"]["dataset"], protocol, titles)
+        cells = compare_by_target(rows, record.spec.dataset, protocol, titles)
         if cells:
             why = no_test(protocol, *overview.changes)
             said = verdict((c for of in cells.values() for c in of), why)
@@ -158,8 +155,8 @@ def overview_figures(
     overview: Overview, curves: Mapping[str, list[Curves]]
 ) -> tuple[dict[str, Captioned], dict[str, str]]:
     """All figures by name, and by name why one is missing. curves: those of each target."""
-    protocol = overview.record["spec"]["protocol"]
-    return draw_figures(TARGET_FIGURES, TargetNumbers(overview.rows, protocol, overview.titles, curves))
+    numbers = TargetNumbers(overview.rows, overview.spec.protocol, overview.titles, curves)
+    return draw_figures(TARGET_FIGURES, numbers)
 
 
 def overview_page(
@@ -171,9 +168,9 @@ def overview_page(
 ) -> Page:
     """All targets as a page, with links to each one's own. older: folders of an older report beside them."""
     record, titles = overview.record, overview.titles
-    spec = record["spec"]
+    spec = record.spec
     sections = page_sections(
-        TARGET_SECTIONS, TARGET_FIGURES, grids, pictures, missing, protocol=spec["protocol"], hard=False
+        TARGET_SECTIONS, TARGET_FIGURES, grids, pictures, missing, protocol=spec.protocol, hard=False
     )
     pages = {title: f"{overview.folders[target]}/report.html" for target, title in titles.items()}
     links = {f"{title}: {page}": page for title, page in pages.items()}
@@ -183,10 +180,10 @@ def overview_page(
         links=links,
         notes=[f"Of an older report and not of this one: {', '.join(older)}."] if older else [],
     )
-    named = f"{spec['dataset']}, target {', '.join(titles)}"
-    counted = [(spec["methods"], "method"), (spec["seeds"], "seed"), (titles, "target")]
+    named = f"{spec.dataset}, target {', '.join(titles)}"
+    counted = [(record.methods, "method"), (record.seeds, "seed"), (titles, "target")]
     return Page(
-        title=f"Calibration on {spec['dataset']}, by target",
+        title=f"Calibration on {spec.dataset}, by target",
         subtitle=f"{', '.join(many(len(of), noun) for of, noun in counted)}; runs of calmoe",
         summary=targets_in_words(overview.rows, _asked(overview)),
         sections=[*sections, own],
@@ -197,15 +194,16 @@ def overview_page(
 
 def _asked(overview: Overview) -> AskedTargets:
     record, titles = overview.record, overview.titles
-    spec, (backbone, settings) = record["spec"], overview.changes
-    absent = [domain for domain in pacs.DOMAINS if spec["dataset"] == "pacs" and domain not in titles]
+    spec, (backbone, settings) = record.spec, overview.changes
+    known = DATASETS[spec.dataset].domains if spec.dataset in DATASETS else ()
+    absent = [domain for domain in known if domain not in titles]
     return AskedTargets(
-        dataset=spec["dataset"],
-        methods=spec["methods"],
-        seeds=spec["seeds"],
-        protocols=record["protocols"],
+        dataset=spec.dataset,
+        methods=record.methods,
+        seeds=record.seeds,
+        protocols=record.protocols,
         titles=titles,
-        absent=list(target_titles("pacs", absent).values()),
+        absent=list(target_titles(spec.dataset, absent).values()),
         backbone=backbone,
         settings=settings,
         validation=[rows for sources in overview.targets.values() for rows in validation_rows(sources)],
@@ -215,6 +213,6 @@ def _asked(overview: Overview) -> AskedTargets:
 def _reproduce(overview: Overview) -> str:
     """The commands that give all this again."""
     records = [sources.record for sources in overview.targets.values()]
-    folders = [f"runs/{run_name(record['spec'])}" for record in records]
-    to = f"runs/{records[0]['spec']['dataset']}-report"
+    folders = [f"runs/{record.spec.name}" for record in records]
+    to = f"runs/{overview.spec.dataset}-report"
     return commands(records, [*folders, "--to", to])

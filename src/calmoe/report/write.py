@@ -4,43 +4,27 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
-from calmoe.experiments.records import portable
-from calmoe.experiments.runner import expected, results_table, threads
-from calmoe.experiments.store import HISTORY, RESULTS, RunFolder
-from calmoe.experiments.validation import read_history
+from calmoe.experiments.record import portable
+from calmoe.experiments.store import RESULTS
 from calmoe.files import inside, json_bytes
+from calmoe.methods import source as trained_as
 from calmoe.ownership import PAGE, owned, put
 from calmoe.render.drawing import rendered
+from calmoe.render.grid import Grid
 from calmoe.render.page import Picture
-from calmoe.report import (
-    Grid,
-    columns_in,
-    compare,
-    comparison_table,
-    is_published,
-    known_columns,
-    main_table,
-    paired,
-    paired_table,
-    summarise,
-    targets_page,
-)
-from calmoe.report.comparison import no_test, verdict
+from calmoe.report import targets_page
 from calmoe.report.curves import curves_file, parse_curves
-from calmoe.report.eta_gamma import eta_gamma_table
 from calmoe.report.figure_cards import Captioned, RunNumbers, draw_figures
 from calmoe.report.figure_list import run_figures
 from calmoe.report.folder import REPORT
-from calmoe.report.published import published, table_of
 from calmoe.report.run_page import has_hard, run_page
+from calmoe.report.run_tables import tables
 from calmoe.report.sources import (
     Rows,
     Source,
@@ -51,65 +35,29 @@ from calmoe.report.sources import (
     run_dataset,
     run_examples,
 )
-from calmoe.report.titles import changes, run_title
+from calmoe.threads import threads
 
 Files = dict[str, bytes]  # by their names in the report's folder
-
-
-def tables(sources: Sources) -> dict[str, Grid]:
-    """By name: the paper's table under each protocol, seed-paired differences, published cells, sweeps."""
-    record, rows = sources.record, sources.rows
-    dataset, protocols = run_title(record["spec"]), record["protocols"]
-    paper = table_of(record["spec"]["dataset"], record["spec"].get("target", ""))
-    grids = {}
-    if rows:
-        grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
-        for protocol in protocols:
-            summary = summarise(rows, protocol)
-            columns = known_columns(summary, columns_in("scores"))
-            worst = ", and the worst group of at least 30 rows" * ("worst_group_ece" in columns)
-            caption = f"{dataset}, {protocol} protocol; proper scores{worst}"
-            grids[f"{protocol}-scores"] = main_table(summary, columns, caption)
-    for protocol in protocols:
-        if any(row["method"] == "vanilla" for row in rows):
-            columns = known_columns(summarise(rows, protocol), columns_in("paired"))
-            differences = paired(rows, protocol, columns=columns)
-            caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
-            grids[f"{protocol}-paired"] = paired_table(differences, caption)
-    if rows and "published" in protocols and is_published(paper):
-        cells, why = compare(rows, paper), no_test("published", *changes(record["spec"]))
-        beside = f"{dataset}, published protocol beside the paper's {published(paper)['table']}"
-        grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
-    for setting, sweep in sources.sweeps.items():
-        for protocol in protocols:
-            swept = run_title(record["spec"], but=setting)
-            grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, swept, protocol)
-    if "eta" in sources.sweeps:
-        with suppress(InputError):  # nothing that tilts was swept
-            grid = eta_gamma_table(sources.sweeps["eta"].rows, record["spec"]["dataset"])
-            told = ", ".join(filter(None, changes(record["spec"], but="eta")))
-            grids["eta_gamma"] = replace(grid, caption=f"{told}: {grid.caption}") if told else grid
-    return grids
 
 
 def figures(
     sources: Sources, dataset: Callable[[], ShiftDataset]
 ) -> tuple[dict[str, Captioned], dict[str, str], Files]:
     """All figures by name; by name why one is missing; and the files with the numbers behind them."""
-    spec, files = sources.record["spec"], {}
+    spec, files = sources.record.spec, {}
     if sources.runs:
         name, data = curves_file(sources.curves)
         files[name] = data
     numbers = RunNumbers(
-        dataset=spec["dataset"],
-        protocol=spec["protocol"],
-        target=spec.get("target", ""),
+        dataset=spec.dataset,
+        protocol=spec.protocol,
+        target=spec.target,
         hard=has_hard(sources),
         curves=parse_curves(name, data) if sources.runs else (),  # as anyone can from that file
         examples=lambda: _kept(run_examples(sources, dataset()), files),
-        domain_images=lambda: domain_images(dataset(), spec["target"]),
+        domain_images=lambda: domain_images(dataset(), spec.target),
         sweeps={setting: sweep.rows for setting, sweep in sources.sweeps.items()},
-        defaults={setting: spec["training"][setting] for setting in sources.sweeps},
+        defaults={setting: spec.training.value(setting) for setting in sources.sweeps},
     )
     drawn, missing = draw_figures(run_figures(sources.sweeps), numbers)
     return drawn, missing, files
@@ -126,12 +74,11 @@ def timing(runs: Sequence[Source]) -> dict[str, dict[str, float]]:
     Over all seeds in all folders; of a model that a later folder replaces, that folder's.
     """
     seconds: dict[str, list[float]] = defaultdict(list)
-    for run in runs:
-        folder = RunFolder(run.path)
-        for _, method, seed, node, done in expected(folder, run.record):
-            if done and method == node.method and (method, seed) in run.trained:
-                history = read_history(folder.node(node) / HISTORY)
-                seconds[method] += [entry["seconds"] for entry in history if "seconds" in entry]
+    for each in runs:
+        for model in each.run.finished():
+            if trained_as(model.method) == model.method and (model.method, model.seed) in each.trained:
+                history = each.run.folder.history(model.key)
+                seconds[model.method] += [entry["seconds"] for entry in history if "seconds" in entry]
     return {
         method: {"median_epoch_seconds": round(statistics.median(times), 4), "epochs": len(times)}
         for method, times in sorted(seconds.items())
@@ -241,7 +188,9 @@ def _add_all(
     for name, grid in grids.items():
         files[f"tables/{name}.tex"] = grid.latex().encode()
         files[f"tables/{name}.csv"] = grid.csv().encode()
-    files["sources.json"] = json_bytes(portable([{**s.record, "sessions": s.sessions} for s in sources]))
+    files["sources.json"] = json_bytes(
+        portable([{**s.record.as_json(), "sessions": s.sessions} for s in sources])
+    )
     pictures, missing = {}, {}
     for name, (figure, caption) in drawn.items():
         try:

@@ -22,7 +22,7 @@ from calmoe.auditing.target.density import FOLDS, _auc
 from calmoe.auditing.target.losses import losses_of
 from calmoe.auditing.target.predict import check_target
 from calmoe.calibration import ShiftedTemperature, Temperature
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
 from calmoe.predictions import Predictions

@@ -4,13 +4,14 @@ import pytest
 
 from calmoe.calibration import PerExpertTemperature, Temperature
 from calmoe.errors import InputError
-from calmoe.experiments.runner import expected, run
+from calmoe.experiments.run import Run
+from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed
-from calmoe.experiments.store import RunFolder, read_results
+from calmoe.experiments.store import read_results
 from calmoe.render.drawing import save
 from calmoe.report.curves import read_curves
 from calmoe.report.frontier import frontier
-from calmoe.report.run_curves import run_curves
+from calmoe.report.sources import run_curves
 from calmoe.report.write import write_report
 from calmoe.training.diagnostics import tilt_diagnostics
 
@@ -26,7 +27,7 @@ def published(tiny, quiet, tmp_path_factory):
 def test_curves_agree_with_the_results(reference, published, protocol):
     path = {"corrected": reference, "published": published}[protocol]
     rows = {row["method"]: row for row in read_results(path)}
-    found = run_curves(path)
+    found = run_curves(Run.open(path))
     assert [c["method"] for c in found] == ["single", "vanilla", "mocae", "robust"]
     for c in found:
         row = rows[c["method"]]
@@ -39,14 +40,14 @@ def test_curves_agree_with_the_results(reference, published, protocol):
             assert c["temperature"] == pytest.approx(row["temperature"])
     assert [c["method"] for c in found if c["history"]] == ["robust"]
     with pytest.raises(InputError, match=f"can be judged by {protocol}, not 'other'"):
-        run_curves(path, "other")
+        run_curves(Run.open(path), "other")
 
 
 def test_published_temperatures_converge_on_the_augmented_rows_but_for_mocaes_experts(published):
-    folder = RunFolder(published)
-    found = {c["method"]: c for c in run_curves(published)}
-    for _, method, _, node, _ in expected(folder, folder.record()):
-        validation = folder.predictions(node)["validation_augmented"]
+    opened = Run.open(published)
+    found = {c["method"]: c for c in run_curves(Run.open(published))}
+    for _, method, _, key, _ in opened.finished():
+        validation = opened.folder.predictions(key)["validation_augmented"]
         output = validation.output
         if method == "mocae":
             as_published, exact = (
@@ -64,26 +65,26 @@ def test_the_entropic_risk_has_no_negative_weights(tiny, quiet, tmp_path, monkey
 
     monkeypatch.setattr("calmoe.training.trainer.tilt_diagnostics", as_before)
     run(narrowed(tiny, methods=("robust", "entropic")), tmp_path / "run", console=quiet)
-    robust, entropic = (c["history"] for c in run_curves(tmp_path / "run"))
+    robust, entropic = (c["history"] for c in run_curves(Run.open(tmp_path / "run")))
     assert None not in robust["negative_share"]
     assert entropic["negative_share"] == [None, None]
 
 
 def test_missing_methods_are_left_out(finished):
-    whole = run_curves(finished)
+    whole = run_curves(Run.open(finished))
     for mark in finished.glob("nodes/*/done.json"):
         history = mark.parent / "history.json"
         if history.exists() and "gamma_eff" in history.read_text():
             shutil.rmtree(mark.parent)
-    assert [c["method"] for c in run_curves(finished)] == [c["method"] for c in whole][:-1]
+    assert [c["method"] for c in run_curves(Run.open(finished))] == [c["method"] for c in whole][:-1]
     shutil.rmtree(finished / "nodes")
     with pytest.raises(InputError, match="no finished method"):
-        run_curves(finished)
+        run_curves(Run.open(finished))
 
 
 def test_another_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match="is not a run folder"):
-        run_curves(tmp_path)
+        run_curves(Run.open(tmp_path))
 
 
 @pytest.mark.slow

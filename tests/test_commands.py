@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from calmoe.cli import GOES_ON, app
+from calmoe.commands import GOES_ON, app
 from calmoe.data import cifar10h
 from calmoe.experiments import runner
 
