@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
-from markupsafe import Markup
-
+from calmoe import __version__
 from calmoe.errors import InputError
 from calmoe.escaping import visible
 from calmoe.render.grid import Grid
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -103,6 +104,11 @@ class Page:
         )
 
 
+def footer() -> str:
+    """The line at the foot of every page that calmoe writes."""
+    return f"Written by calmoe {__version__}. This file is whole: it needs no network."
+
+
 def _anchors(headings: Sequence[str]) -> list[str]:
     """A name for each heading that a link can point to; no two are alike.
 
@@ -122,13 +128,15 @@ TAKEN = ("top", "summary", "facts", "enlarged")  # by the template itself
 
 def _printable(value: Any) -> Any:
     """Text with its control characters made visible; our own markup as it is."""
-    if not isinstance(value, str) or isinstance(value, Markup):
+    if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return "\n".join(map(visible, value.split("\n")))
 
 
 @cache
-def _template() -> Template:
+def _template() -> "Template":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # only once a page is made
+
     def source(name: str) -> str:
         return (resources.files(__package__) / name).read_text("utf-8")
 

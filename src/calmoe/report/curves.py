@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.arrays import as_json
+from calmoe.arrays import as_numpy, plain
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
 from calmoe.defaults import BINS
 from calmoe.errors import InputError, about
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
 from calmoe.metrics.groups import column_groups
+from calmoe.metrics.routing import expert_variance, routing_entropy
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.report.curve_checks import check_curves
@@ -65,7 +66,7 @@ def curves(
         temperature = Temperature().fit(validation.output.log_probs, validation.known_labels)
         swept = _frontier(validation, test, parts)
     log_probs = test.output.log_probs
-    return as_json(
+    return plain(
         {
             "method": method,
             "experts": test.num_experts,
@@ -234,17 +235,13 @@ def _routing(output: MixtureOutput, parts: dict[str, Tensor]) -> dict[str, Any] 
     experts = output.log_routing.shape[1]
     if experts == 1:
         return None
-    routing, answers = output.routing.double(), output.expert_probs.double()
-    mixture = (routing.unsqueeze(2) * answers).sum(1, keepdim=True)
-    columns = {
-        "entropy": torch.special.entr(routing).sum(1) / math.log(experts),
-        "disagreement": (routing * (answers - mixture).square().sum(2)).sum(1),
-    }
+    routing, answers = (as_numpy(part.double()) for part in (output.routing, output.expert_probs))
+    columns = {"entropy": routing_entropy(routing), "disagreement": expert_variance(routing, answers)}
     return {
         column: {
             name: {
-                "mean": float(values[mask].mean()),
-                "quantiles": np.quantile(values[mask].cpu().numpy(), QUANTILES),
+                "mean": float(values[mask.numpy()].mean()),
+                "quantiles": np.quantile(values[mask.numpy()], QUANTILES),
             }
             for name, mask in parts.items()
         }

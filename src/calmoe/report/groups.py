@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.lines import Line2D
 
 from calmoe.errors import InputError
-from calmoe.metrics.binned import wilson
+from calmoe.metrics.intervals import wilson
 from calmoe.render.drawing import (
     FULL,
     GREY,
@@ -53,7 +53,7 @@ def levels(curves: Sequence[Curves], column: str = LEVEL) -> Drawn:
             axes.plot(x, over_seeds(reference)[0], color=LIGHT, ls="-", lw=2.5, zorder=0)
         right = over_seeds(_measures(seeds, "raw", column, names, "accuracy"))[0]
         count = over_seeds(_measures(seeds, "raw", column, names, "count"))[0]
-        spread = np.abs(wilson(right, np.where(count > 0, count, np.nan)).T - right)
+        spread = np.abs(np.stack(wilson(right, np.where(count > 0, count, np.nan))) - right)
         axes.errorbar(x, right, spread, color=look.colour, marker=look.marker, elinewidth=0.6, lw=1.1)
         for view, dashes in (("raw", "--"), ("scaled", ":")):
             mean, error = over_seeds(_measures(seeds, view, column, names, "confidence"))

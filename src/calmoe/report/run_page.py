@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import calmoe
 from calmoe.data import DATASETS
 from calmoe.experiments.record import Record, dotted, portable
 from calmoe.experiments.spec import load_preset, preset_names, setting_text
 from calmoe.experiments.sweep import paper_sweep
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Heading, label
-from calmoe.render.page import Code, Fact, Page, Picture, Point, Section
+from calmoe.render.page import Code, Fact, Page, Picture, Point, Section, footer
 from calmoe.render.wording import many, shortest
 from calmoe.report import Grid
 from calmoe.report.figure_cards import page_sections
@@ -38,7 +37,7 @@ def run_page(
         summary=_summary(sources),
         sections=_sections(sources, grids, pictures, missing),
         facts=run_facts(record, sources.all, reproduce(sources)),
-        footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
+        footer=footer(),
     )
 
 

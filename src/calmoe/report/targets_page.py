@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import calmoe
 from calmoe.data import DATASETS
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import RunSpec
 from calmoe.ownership import OWNER
-from calmoe.render.page import Page, Picture, Section
+from calmoe.render.page import Page, Picture, Section, footer
 from calmoe.render.wording import listed, many
 from calmoe.report import Grid
 from calmoe.report.columns import columns_in
@@ -188,7 +187,7 @@ def overview_page(
         summary=targets_in_words(overview.rows, _asked(overview)),
         sections=[*sections, own],
         facts=run_facts(record, overview.all, _reproduce(overview)) | {"Dataset": named},
-        footer=f"Written by calmoe {calmoe.__version__}. This file needs no network.",
+        footer=footer(),
     )
 
 
