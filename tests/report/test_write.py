@@ -18,7 +18,7 @@ from calmoe.report import write
 from calmoe.report.figure_list import run_figures
 from calmoe.report.run_page import command
 from calmoe.report.write import write_report
-from run_folders import drop, plain
+from run_folders import drop, record_of
 from synthetic_curves import draw_without_curves
 
 
@@ -119,7 +119,7 @@ def test_nothing_finished_is_one_line(finished, tmp_path):
 def test_the_command_gives_the_same_run(changes):
     spec = with_settings(load_preset("digits"), changes)
     spec = narrowed(spec, methods=("vanilla", "robust"), seeds=(7, 8), protocol="published")
-    words = shlex.split(command(plain(spec)))
+    words = shlex.split(command(record_of(spec)))
     options = list(zip(words[3::2], words[4::2], strict=True))
     given = dict(options)
     again = with_settings(load_preset(words[2]), [value for name, value in options if name == "--set"])
@@ -133,18 +133,18 @@ def test_the_command_gives_the_same_run(changes):
 
 def test_epochs_do_not_move_the_warmup():
     spec = with_settings(load_preset("digits"), ["epochs=25", "warmup=20"])
-    assert "--set epochs=25 --set warmup=20" in command(plain(spec))
+    assert "--set epochs=25 --set warmup=20" in command(record_of(spec))
 
 
 def test_the_command_names_the_target_and_the_weights():
     spec = narrowed(with_settings(load_preset("pacs"), ["weights=a b.pth"]), target="sketch")
     said = "calmoe run pacs --data DIR --target sketch --set 'weights=a b.pth'"
-    assert command(plain(spec)) == said
+    assert command(record_of(spec)) == said
     assert spec.name == "pacs-sketch"
 
 
 def test_what_the_preset_says_is_left_out():
-    assert command(plain(load_preset("digits"))) == "calmoe run digits"
+    assert command(record_of(load_preset("digits"))) == "calmoe run digits"
 
 
 def test_sweeps_stand_beside_the_run(reference, swept, undrawn, tmp_path):
