@@ -54,9 +54,6 @@ def run(methods=("vanilla", "robust"), seeds=(1, 2, 3), hard="hard", **options):
     ]
 
 
-IMAGES = ("examples", "domains")  # figures that need more than curves
-
-
 def numbers(curves, hard=True, **more):
     """What a run's page knows about these curves."""
     return RunNumbers(dataset="digits", protocol="corrected", curves=curves, hard=hard, **more)
@@ -64,8 +61,7 @@ def numbers(curves, hard=True, **more):
 
 def draw(curves):
     """The figures that take curves, by name, and by name why one is missing."""
-    cards = [card for card in run_figures() if card.name not in IMAGES]
-    captioned, missing = draw_figures(cards, numbers(curves))
+    captioned, missing = draw_figures(run_figures(), numbers(curves))
     return {name: figure for name, (figure, _) in captioned.items()}, missing
 
 

@@ -15,7 +15,7 @@ from calmoe.report.groups import groups, levels
 from calmoe.report.inside_mixture import routing, tilt
 from calmoe.report.looks import looks
 from calmoe.report.seeds import by_method, over_seeds
-from synthetic_curves import IMAGES, draw, run
+from synthetic_curves import draw, run
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def drawn(curves):
 
 
 def test_every_figure_has_an_alt_text_with_numbers(drawn):
-    assert list(drawn) == [card.name for card in run_figures() if card.name not in IMAGES]
+    assert list(drawn) == [card.name for card in run_figures()][:-2]  # no images: no examples, no domains
     for figure, alt in drawn.values():
         assert "Vanilla MoE" in alt or "Robust MoE" in alt
         assert "nan" not in alt

@@ -11,7 +11,6 @@ import math
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import as_numpy, plain
-from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
+from calmoe.calibration import CalibrationWarning, Temperature, frontier
 from calmoe.defaults import BINS
 from calmoe.errors import InputError, about
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
@@ -80,17 +79,6 @@ def curves(
             "routing": _routing(test.output, parts),
             "history": _tilt(history),
         }
-    )
-
-
-def per_expert(
-    validation: Predictions, test: Predictions, solver: str = "exact"
-) -> tuple[Predictions, Predictions]:
-    """MoCaE: the same mixture, each expert at its own temperature, fitted on validation."""
-    experts = PerExpertTemperature(solver=solver).fit(validation.output, validation.known_labels)
-    return (
-        replace(validation, output=experts.transform(validation.output)),
-        replace(test, output=experts.transform(test.output)),
     )
 
 

@@ -18,7 +18,7 @@ from calmoe.arrays import Array, as_tensor
 from calmoe.errors import InputError
 from calmoe.methods import method_title
 from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_legend, new_figure
-from calmoe.report.figure_cards import FigureCard, RunNumbers, has_curves
+from calmoe.report.figure_cards import FigureCard, RunNumbers
 from calmoe.report.looks import looks
 from calmoe.report.sections import DOMAINS, EXAMPLES
 
@@ -244,19 +244,29 @@ def domain_examples(images: Mapping[str, Mapping[str, np.ndarray]]) -> Drawn:
     return Drawn(figure, f"Example images: {' by '.join(counts)}.")
 
 
+def _draw_examples(numbers: RunNumbers) -> Drawn:
+    assert numbers.examples is not None
+    return examples_figure(numbers.examples())
+
+
+def _draw_domains(numbers: RunNumbers) -> Drawn:
+    assert numbers.domain_images is not None
+    return domain_examples(numbers.domain_images())
+
+
 CARDS: tuple[FigureCard[RunNumbers], ...] = (
     FigureCard(
         name="examples",
         section=EXAMPLES,
         caption="Each method's probabilities for the true class and the likeliest others, from one seed.",
-        draw=lambda numbers: examples_figure(numbers.examples()),
-        applies=has_curves,
+        draw=_draw_examples,
+        applies=lambda numbers: numbers.examples is not None,
     ),
     FigureCard(
         name="domains",
         section=DOMAINS,
         caption="Example images; the target domain was not trained on.",
-        draw=lambda numbers: domain_examples(numbers.domain_images()),
-        applies=lambda numbers: has_curves(numbers) and bool(numbers.target),
+        draw=_draw_domains,
+        applies=lambda numbers: numbers.domain_images is not None,
     ),
 )

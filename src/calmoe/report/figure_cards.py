@@ -20,10 +20,11 @@ Numbers = TypeVar("Numbers")
 
 
 class RunNumbers(NamedTuple):
-    """What the figures of a run show; images are read only when a figure asks for them.
+    """What the figures of a run show; a figure whose numbers are missing does not apply.
 
     hard: whether the test rows have a hard subset; target: the domain that they come from, if it is one of
-    several; sweeps: rows by swept setting; defaults: by swept setting its value in the run.
+    several; examples and domain_images read images, and only once a figure asks for them; sweeps: rows by
+    swept setting; defaults: by swept setting its value in the run.
     """
 
     dataset: str
@@ -31,19 +32,19 @@ class RunNumbers(NamedTuple):
     target: str = ""
     hard: bool = False
     curves: Sequence[Curves] = ()
-    examples: Callable[[], Mapping[str, Any]] = dict
-    domain_images: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+    examples: Callable[[], Mapping[str, Any]] | None = None
+    domain_images: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None
     sweeps: Mapping[str, Rows] = {}
     defaults: Mapping[str, float] = {}
 
 
 class TargetNumbers(NamedTuple):
-    """What the figures over several targets show: rows with "target", and the curves and title of each."""
+    """What the figures over several targets show: rows with "target", and the title and curves of each."""
 
     rows: Rows
     protocol: str
     titles: Mapping[str, str]
-    curves: Mapping[str, Sequence[Curves]]
+    curves: Mapping[str, Sequence[Curves]] = {}
 
 
 def _always(_: Any) -> bool:
@@ -71,7 +72,7 @@ class Captioned(NamedTuple):
     caption: str
 
 
-def has_curves(numbers: RunNumbers) -> bool:
+def has_curves(numbers: RunNumbers | TargetNumbers) -> bool:
     return bool(numbers.curves)
 
 

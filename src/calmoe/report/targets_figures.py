@@ -23,7 +23,7 @@ from calmoe.render.wording import count_range, listed
 from calmoe.report.columns import column_title, columns_in
 from calmoe.report.confidence import BINS_CAPTION, reliability_axes, reliability_entries, reliability_panel
 from calmoe.report.curves import ECES, VIEWS, Curves
-from calmoe.report.figure_cards import FigureCard, TargetNumbers
+from calmoe.report.figure_cards import FigureCard, TargetNumbers, has_curves
 from calmoe.report.looks import fewer_seeds, legend_entries, looks
 from calmoe.report.sections import BARS, CONFIDENCE, SCATTER, TARGET_RESULTS
 from calmoe.report.seeds import by_method, mean_text
@@ -209,6 +209,7 @@ CARDS: tuple[FigureCard[TargetNumbers], ...] = (
         caption="Reliability by target, as trained, of the main methods. Points below the dotted line are "
         f"more sure than right. {BINS_CAPTION} Each target's own report has all methods.",
         draw=lambda numbers: targets_reliability(numbers.curves, numbers.titles),
+        applies=has_curves,
     ),
     FigureCard(
         name="targets_reliability_scaled",
@@ -217,5 +218,6 @@ CARDS: tuple[FigureCard[TargetNumbers], ...] = (
         "What is left of the gap is what that temperature cannot know of the target. "
         f"{BINS_CAPTION}",
         draw=lambda numbers: targets_reliability(numbers.curves, numbers.titles, "scaled"),
+        applies=has_curves,
     ),
 )

@@ -45,20 +45,22 @@ def figures(
 ) -> tuple[dict[str, Captioned], dict[str, str], Files]:
     """All figures by name; by name why one is missing; and the files with the numbers behind them."""
     spec, files = sources.record.spec, {}
-    if sources.runs:
-        name, data = curves_file(sources.curves)
-        files[name] = data
     numbers = RunNumbers(
         dataset=spec.dataset,
         protocol=spec.protocol,
         target=spec.target,
         hard=has_hard(sources),
-        curves=parse_curves(name, data) if sources.runs else (),  # as anyone can from that file
-        examples=lambda: _kept(run_examples(sources, dataset()), files),
-        domain_images=lambda: domain_images(dataset(), spec.target),
         sweeps={setting: sweep.rows for setting, sweep in sources.sweeps.items()},
         defaults={setting: spec.training.value(setting) for setting in sources.sweeps},
     )
+    if sources.runs:
+        name, data = curves_file(sources.curves)
+        files[name] = data
+        numbers = numbers._replace(
+            curves=parse_curves(name, data),  # as anyone can from that file
+            examples=lambda: _kept(run_examples(sources, dataset()), files),
+            domain_images=(lambda: domain_images(dataset(), spec.target)) if spec.target else None,
+        )
     drawn, missing = draw_figures(run_figures(sources.sweeps), numbers)
     return drawn, missing, files
 
