@@ -3,7 +3,9 @@
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -95,6 +97,34 @@ def check_word(name: str, value: Any, words: Sequence[str]) -> None:
 
 def check_bins(bins: int) -> int:
     return as_count("bins", bins, 1, MOST_BINS)
+
+
+UNSAVED = MappingProxyType({"saved": False})
+"""The metadata of a dataclass's field that `plain` leaves out: `field(metadata=UNSAVED)`."""
+
+
+def plain(value: Any) -> Any:
+    """What JSON holds: dataclasses and named tuples as dicts, arrays as lists, numbers not finite as None.
+
+    >>> plain({1: np.array([0.5, np.nan])})
+    {'1': [0.5, None]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        saved = (field.name for field in fields(value) if field.metadata.get("saved", True))
+        return {name: plain(getattr(value, name)) for name in saved}
+    if hasattr(value, "_asdict"):
+        return {name: plain(inner) for name, inner in value._asdict().items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is not None and not isinstance(value, str | bool | int | float):
+        raise TypeError(f"JSON holds no {type(value).__name__}")
+    return value
 
 
 def _scalar(value: Any) -> Any:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from calmoe.errors import InputError
-from calmoe.metrics.binned import width_bins
+from calmoe.metrics.binned import Reliability, reliability_of, width_bins
 from calmoe.metrics.checks import Of
+from calmoe.metrics.routing import expert_variance, routing_entropy
 from calmoe.predictions import Predictions
 
 CHUNK = 1 << 16
@@ -74,11 +75,16 @@ class Configurations:
         return self.routing.shape[1]
 
     @property
-    def residual(self) -> np.ndarray:
-        """D = Y − f; an error without labels. [N]"""
+    def known_outcome(self) -> np.ndarray:
+        """Y; an error without labels. [N]"""
         if self.outcome is None:
             raise InputError("these predictions carry no labels, and this part of the audit needs them")
-        return self.outcome - self.confidence
+        return self.outcome
+
+    @property
+    def residual(self) -> np.ndarray:
+        """D = Y − f; an error without labels. [N]"""
+        return self.known_outcome - self.confidence
 
     @property
     def noise(self) -> np.ndarray:
@@ -89,6 +95,11 @@ class Configurations:
         """The equal-width bin of each confidence. [N]"""
         return width_bins(torch.as_tensor(self.confidence), bins).numpy()
 
+    def reliability(self, bins: int) -> Reliability:
+        """How often rows of a confidence come true, bin by bin; an error without labels."""
+        confidence, outcome = torch.as_tensor(self.confidence), torch.as_tensor(self.known_outcome)
+        return reliability_of(confidence, outcome, torch.ones_like(confidence), bins=bins)
+
     @property
     def leading(self) -> np.ndarray:
         """The expert with the largest routing weight. [N]"""
@@ -97,14 +108,12 @@ class Configurations:
     @property
     def entropy(self) -> np.ndarray:
         """The routing's entropy −Σ r_k log r_k, as a share of log K; zero for one expert. [N]"""
-        safe = np.where(self.routing > 0, self.routing, 1.0)
-        return -(safe * np.log(safe)).sum(axis=1) / max(np.log(self.num_experts), 1e-9)
+        return routing_entropy(self.routing)
 
     @property
     def disagreement(self) -> np.ndarray:
         """√(Σ_k r_k (f_k − f̄)²), f̄ = Σ_k r_k f_k: how far apart the routed experts are on the event. [N]"""
-        mean = (self.routing * self.experts).sum(axis=1, keepdims=True)
-        return np.sqrt((self.routing * (self.experts - mean) ** 2).sum(axis=1))
+        return np.sqrt(expert_variance(self.routing, self.experts))
 
     @property
     def dissent(self) -> np.ndarray:

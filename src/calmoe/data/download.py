@@ -12,11 +12,12 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import numpy as np
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
 
 from calmoe.data import cifar10h
 from calmoe.data.agreement import HARD_BELOW
 from calmoe.errors import InputError
+from calmoe.progress import progress_bar
 
 CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR10_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
@@ -57,8 +58,7 @@ def download(
 
 def fetch_cifar10h(to: Path) -> Path:
     """CIFAR-10 (binary layout) and CIFAR-10H's counts into the folder `to`; what is right there stays."""
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with Progress(*columns) as progress:
+    with progress_bar(DownloadColumn(), TimeRemainingColumn()) as progress:
         if not _has_images(to):
             archive = download(CIFAR10_URL, to / CIFAR10_URL.rpartition("/")[2], CIFAR10_MD5, progress)
             _unpack(archive, to)

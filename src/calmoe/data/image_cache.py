@@ -16,11 +16,11 @@ from typing import IO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from calmoe.errors import InputError
 from calmoe.files import CACHE, leftovers, open_lock, write_whole, writing_whole
+from calmoe.progress import progress_bar
 
 HOW = "8 bits, RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
 LOCK = ".lock"
@@ -94,7 +94,7 @@ def _content(root: Path, files: Sequence[Path], digests: Sequence[str]) -> str:
 
 def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExecutor, told: str) -> None:
     digest = hashlib.sha256()
-    with writing_whole(path) as stream, _bar() as bar:
+    with writing_whole(path) as stream, progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(told, total=len(files))
         for start in range(0, len(files), BLOCK):
             for pixels in threads.map(lambda file: decode(file, size), files[start : start + BLOCK]):
@@ -181,9 +181,3 @@ def _lock(folders: Sequence[Path]) -> tuple[Path, IO[bytes]]:
 
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count())  # Pillow and hashlib let other threads run
-
-
-def _bar() -> Progress:
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=console, disable=not console.is_terminal)

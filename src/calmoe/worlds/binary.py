@@ -21,6 +21,7 @@ from scipy.special import expit, logit
 from calmoe.auditing.statistics.tilting import tilt
 from calmoe.defaults import BINS
 from calmoe.metrics.binned import width_bins
+from calmoe.metrics.routing import expert_variance
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.worlds.finite import Finite
@@ -218,9 +219,8 @@ def shifted(world: World, seed: int, epsilon: float = 0.2) -> World:
     >>> float((target.probability * np.log(target.probability / world.probability)).sum().round(6))
     0.2
     """
-    mean = world.mixture[:, None]
-    apart = np.sqrt((world.routing * (world.experts - mean) ** 2).sum(axis=1))
-    seen = np.column_stack([world.confidence, apart, world.routing, world.experts])
+    disagreement = np.sqrt(expert_variance(world.routing, world.experts))
+    seen = np.column_stack([world.confidence, disagreement, world.routing, world.experts])
     spread = seen.std(axis=0)
     scores = (seen[:, spread > 0] / spread[spread > 0]) @ np.random.default_rng(seed).normal(
         size=int((spread > 0).sum())

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from calmoe.defaults import LEVEL
+from calmoe.metrics.intervals import wilson
 
 
 class Estimate(NamedTuple):
@@ -37,16 +38,13 @@ def mean(values: np.ndarray, level: float = LEVEL) -> Estimate:
 
 
 def proportion(share: float, rows: int, level: float = LEVEL) -> Estimate:
-    """A share of rows with Wilson's interval: inside [0, 1], and sound at 0 and 1.
+    """A share of rows with Wilson's interval.
 
     >>> proportion(1.0, 50)
     Estimate(1, [0.9287, 1])
     """
-    z2 = float(ndtri((1 + level) / 2)) ** 2
-    centre = (share + z2 / rows / 2) / (1 + z2 / rows)
-    half = (z2 * (share * (1 - share) / rows + z2 / rows**2 / 4)) ** 0.5 / (1 + z2 / rows)
-    low, high = min(centre - half, share), max(centre + half, share)
-    return Estimate(share, max(low, 0.0), min(high, 1.0), (share * (1 - share) / rows) ** 0.5)
+    low, high = map(float, wilson(share, rows, level))
+    return Estimate(share, low, high, (share * (1 - share) / rows) ** 0.5)
 
 
 def spread(values: np.ndarray, noise: np.ndarray) -> float:

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
-from scipy.fft import dct
 from scipy.sparse import csr_array
 
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.statistics.estimates import RARE, Estimate, ece_from
 from calmoe.defaults import BINS, LEVEL
-from calmoe.metrics import smooth_ece
 from calmoe.metrics.binned import subtract_label, width_bins
+from calmoe.metrics.smooth import diffused, on_grid, smooth_ece, to_cosines
 from calmoe.predictions import Predictions
 
 ROWS = 100_000  # rows that correlations between cells are taken from; variances are those of all rows
@@ -127,19 +126,15 @@ def smooth(
         bandwidth = max(smooth_ece(two, configurations.outcome.astype(np.int64), of=1), NARROWEST)
     kernel, n = smoothing(bandwidth), len(f)
 
-    def on_grid(values: np.ndarray) -> np.ndarray:
-        position = f * GRID
-        left = np.minimum(position.astype(np.int64), GRID - 1)
-        right = values * (position - left)
-        spread = np.bincount(left, values - right, minlength=GRID + 1)
-        return spread + np.bincount(left + 1, right, minlength=GRID + 1)
+    def spread_out(values: np.ndarray) -> np.ndarray:
+        return on_grid(torch.as_tensor(f), torch.as_tensor(values), GRID)
 
-    squares, noise = on_grid(residual**2), on_grid(configurations.noise)
+    squares, noise = spread_out(residual**2), spread_out(configurations.noise)
     expected = float(noise.sum())
     if min(expected, RARE) > squares.sum():  # errors that are expected, though none was seen
         squares = noise * min(expected, RARE) / expected
-    squares += 0.05 * on_grid(np.ones(n)) / n  # one imagined row
-    gaps = kernel @ on_grid(residual) / n
+    squares += 0.05 * spread_out(np.ones(n)) / n  # one imagined row
+    gaps = kernel @ spread_out(residual) / n
     covariance = (kernel * squares) @ kernel.T / n**2 - np.outer(gaps, gaps) / n
     return ece_from(gaps, covariance, level)
 
@@ -147,14 +142,9 @@ def smooth(
 def smoothing(bandwidth: float) -> np.ndarray:
     """[GRID + 1, GRID + 1]: mass at a grid point -> its smoothed density at t, times the trapezoid's weight.
 
-    The heat kernel of [0, 1] is diagonal in the cosine basis, as in `calmoe.metrics.smooth_ece`.
-
     >>> bool(np.allclose(smoothing(0.1).sum(axis=0), 1))  # no mass is lost
     True
     """
-    mass = np.eye(GRID + 1)
-    mass[1:-1] /= 2  # reflection counts an inner point twice
-    damping = np.exp(-((bandwidth * np.pi * np.arange(GRID + 1)) ** 2) / 2)
-    kernel = dct(dct(mass, type=1, axis=0) * damping[:, None], type=1, axis=0) / GRID
+    kernel = diffused(to_cosines(np.eye(GRID + 1)), bandwidth) / GRID
     kernel[[0, -1]] /= 2
-    return np.asarray(kernel)
+    return kernel
