@@ -1,22 +1,19 @@
 """A results folder's figures, drawn again from its numbers."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from calmoe.errors import InputError
 from calmoe.files import write_whole
-from calmoe.render.drawing import Drawn, draw_all, rendered
+from calmoe.render.drawing import rendered
 from calmoe.report.curves import read_curves
-from calmoe.report.eta_gamma import eta_gamma_figure
-from calmoe.report.examples import examples_figure
-from calmoe.report.figures import draw
+from calmoe.report.figure_cards import Captioned, RunNumbers, TargetNumbers, draw_figures
+from calmoe.report.figure_list import TARGET_FIGURES, run_figures
 from calmoe.report.published import target_titles
-from calmoe.report.sweeps import sweep_figure
-from calmoe.report.targets_figures import targets_dots, targets_reliability, targets_scatter
 from calmoe.validation import read_document
 from studies.rows import read_results
 
@@ -36,44 +33,45 @@ def figures(
     drawn, missing = redrawn(folder)
     to.mkdir(parents=True, exist_ok=True)
     for name, figure in drawn.items():
-        write_whole(to / f"{name}.png", rendered(figure, "png"))
+        write_whole(to / f"{name}.png", rendered(figure.drawn, "png"))
         print(to / f"{name}.png")
     for name, reason in missing.items():
         print(f"no {name}: {reason}")
 
 
-def redrawn(folder: Path) -> tuple[dict[str, Drawn], dict[str, str]]:
+def redrawn(folder: Path) -> tuple[dict[str, Captioned], dict[str, str]]:
     """The figures by name, and by name why one is missing."""
-    drawn: dict[str, Drawn] = {}
-    missing: dict[str, str] = {}
-    if (folder / "curves.json").is_file():
-        drawn, missing = draw(read_curves(folder / "curves.json"))
-    more, not_drawn = draw_all(_others(folder))
-    if not (drawn or missing or more or not_drawn):
-        raise InputError(
-            f"{folder} has nothing to draw: give a folder with curves.json, such as results/cifar10h"
-        )
-    return drawn | more, missing | not_drawn
-
-
-def _others(folder: Path) -> dict[str, Callable[[], Drawn]]:
-    """What is drawn from rows and examples."""
-    figures: dict[str, Callable[[], Drawn]] = {}
-    if (folder / "examples.json").is_file():
-        figures["examples"] = partial(examples_figure, read_document(folder / "examples.json"))
-    spec = read_document(folder / "sources.json")[0]["spec"] if (folder / "sources.json").is_file() else {}
-    for path in sorted(folder.glob("sweep_*.jsonl")):
-        rows, setting = read_results(path), path.stem.removeprefix("sweep_")
-        figures[path.stem] = partial(sweep_figure, rows, spec["protocol"], spec["training"][setting])
-        if setting == "eta":
-            figures["eta_gamma"] = partial(eta_gamma_figure, rows, spec["dataset"])
+    sources = folder / "sources.json"
+    spec = read_document(sources)[0]["spec"] if sources.is_file() else {}
     if spec.get("target"):
-        rows, protocol = read_results(folder / "results.jsonl"), spec["protocol"]
-        titles = target_titles(spec["dataset"], {row["target"] for row in rows})
-        figures["targets"] = partial(targets_dots, rows, protocol, titles)
-        figures["targets_scatter"] = partial(targets_scatter, rows, protocol, titles)
-        if all((folder / target / "curves.json").is_file() for target in titles):
-            curves = {target: read_curves(folder / target / "curves.json") for target in titles}
-            figures["targets_reliability"] = partial(targets_reliability, curves, titles)
-            figures["targets_reliability_scaled"] = partial(targets_reliability, curves, titles, "scaled")
-    return figures
+        return draw_figures(TARGET_FIGURES, target_numbers(folder, spec))
+    numbers = run_numbers(folder, spec)
+    return draw_figures(run_figures(numbers.sweeps), numbers)
+
+
+def run_numbers(folder: Path, spec: Mapping[str, Any]) -> RunNumbers:
+    """What the figures of one run and its sweeps show."""
+    curves = read_curves(folder / "curves.json") if (folder / "curves.json").is_file() else []
+    examples = folder / "examples.json"
+    paths = sorted(folder.glob("sweep_*.jsonl"))
+    sweeps = {path.stem.removeprefix("sweep_"): read_results(path) for path in paths}
+    if not curves and not sweeps:
+        raise InputError(f"{folder} has nothing to draw: it holds neither curves.json nor sweeps")
+    facts = curves[0] if curves else spec
+    return RunNumbers(
+        dataset=facts["dataset"],
+        protocol=facts["protocol"],
+        hard=any("hard" in run["rows"] for run in curves),
+        curves=curves,
+        examples=partial(read_document, examples) if examples.is_file() else None,
+        sweeps=sweeps,
+        defaults={setting: spec["training"][setting] for setting in sweeps},
+    )
+
+
+def target_numbers(folder: Path, spec: Mapping[str, Any]) -> TargetNumbers:
+    """What the figures over several targets show; each target's curves are in a folder of its name."""
+    rows = read_results(folder / "results.jsonl")
+    titles = target_titles(spec["dataset"], {row["target"] for row in rows})
+    curves = {target: read_curves(folder / target / "curves.json") for target in titles}
+    return TargetNumbers(rows, spec["protocol"], titles, curves)

@@ -35,12 +35,25 @@ def test_another_seed_packs_nothing(reference, tmp_path):
 
 
 def test_a_folder_s_figures_are_those_of_its_report(monkeypatch):
-    monkeypatch.setattr(study, "draw", lambda curves: ({f"{len(curves)} curves": None}, {}))
-    monkeypatch.setattr(study, "draw_all", lambda figures: (figures, {}))
-    drawn, _ = redrawn(RESULTS / "cifar10h")
-    assert set(drawn) == {"45 curves", "examples", "sweep_eta", "eta_gamma", "sweep_warmup"}
-    drawn, _ = redrawn(RESULTS / "pacs")
-    assert set(drawn) == {"targets", "targets_scatter", "targets_reliability", "targets_reliability_scaled"}
+    monkeypatch.setattr(study, "draw_figures", applying)
+    drawn, numbers = redrawn(RESULTS / "cifar10h")
+    assert {"reliability", "frontier", "levels", "examples", "sweep_eta", "eta_gamma"} <= drawn
+    assert "domains" not in drawn
+    assert (numbers.dataset, numbers.hard, numbers.defaults) == ("cifar10h", True, {"eta": 2.0, "warmup": 20})
+    assert len(numbers.curves) == 45
+    drawn, _ = redrawn(RESULTS / "hatexplain")
+    assert "frontier" in drawn
+    assert "examples" not in drawn  # texts
+    drawn, numbers = redrawn(RESULTS / "pacs")
+    assert drawn == {"targets", "targets_scatter", "targets_reliability", "targets_reliability_scaled"}
+    assert list(numbers.titles.values()) == ["Photo", "Art", "Cartoon", "Sketch"]
+    drawn, numbers = redrawn(RESULTS / "pacs/sketch")
+    assert "reliability" in drawn
+    assert not numbers.hard
+
+
+def applying(cards, numbers):
+    return {card.name for card in cards if card.applies(numbers)}, numbers
 
 
 def test_a_sweep_is_drawn_from_its_rows(tmp_path, capsys):
@@ -51,7 +64,7 @@ def test_a_sweep_is_drawn_from_its_rows(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == list(map(str, printed))
     rows = study_rows.read(tmp_path / "sweep_eta.jsonl")
     at_two = [row["accuracy"] for row in rows if (row["value"], row["protocol"]) == (2, "corrected")]
-    assert f"{np.mean(at_two):.3f}" in redrawn(tmp_path)[0]["sweep_eta"].alt
+    assert f"{np.mean(at_two):.3f}" in redrawn(tmp_path)[0]["sweep_eta"].drawn.alt
 
 
 def test_a_folder_without_numbers_is_refused(tmp_path):
