@@ -38,7 +38,10 @@ def read_results(path: Path) -> list[dict[str, Any]]:
     """The rows of a file like a run's results.jsonl, all checked."""
     if not path.is_file():
         raise InputError(f"there is no {path}: give a folder with rows, such as results/cifar10h")
-    return parse_rows(path, read_results_file(path))
+    rows = parse_rows(path, read_results_file(path))
+    if not rows:
+        raise InputError(f"{path} has no rows: give a folder with rows, such as results/cifar10h")
+    return rows
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:

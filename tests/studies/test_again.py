@@ -25,16 +25,16 @@ def test_stored_runs(folder, baseline):
         changes = np.array([own(second, method, name) - own(first, method, name) for method in methods])
         of_means, of_models = np.abs(changes.mean(1)).max(), np.abs(changes).max()
         assert [entry.values[0] for entry in row[1:]] == pytest.approx([of_means, of_models])
-    found = {(row[0].values[0], row[1].values[0]): row[2:] for row in sides.rows}
+    shown = {(row[0].values[0], row[1].values[0]): row[2:] for row in sides.rows}
     assert len(COLUMNS) * (len(methods) - 1) == 64
     for method, name in product(methods, COLUMNS):
         if method == baseline:
             continue
         runs = [student(own(rows, method, name) - own(rows, baseline, name)) for rows in (first, second)]
         side = [(low > 0) - (high < 0) for _, low, high in runs]
-        assert ((method, name) in found) == (name == "hard_ece_ts" or side[0] != side[1])
-        if (method, name) in found:
-            *entries, changes = found[method, name]
+        assert ((method, name) in shown) == (name == "hard_ece_ts" or side[0] != side[1])
+        if (method, name) in shown:
+            *entries, changes = shown[method, name]
             assert [entry.values for entry in entries] == [pytest.approx(run) for run in runs]
             assert changes.text == ("yes" if side[0] != side[1] else "")
     assert [grid.caption.count("published protocol") for grid in published] == [1, 1]

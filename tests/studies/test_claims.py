@@ -25,8 +25,8 @@ def claims(folder, baseline="vanilla"):
 
 def table(parts, *words):
     """The one whose caption has these words."""
-    (found,) = [part for part in parts if hasattr(part, "caption") and all(w in part.caption for w in words)]
-    return found
+    (grid,) = [part for part in parts if hasattr(part, "caption") and all(w in part.caption for w in words)]
+    return grid
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def test_stored_rows_of_cifar10h_say_what_the_docs_say():
     parts, rows = claims(RESULTS / "cifar10h"), study_rows.read(RESULTS / "cifar10h/results.jsonl")
     for method, name in (("robust", "hard_ece_ts"), ("entropic", "accuracy"), ("mocae", "ece")):
         pair = (column(rows, name, method=m, protocol="corrected") for m in (method, "vanilla"))
-        found = numbers(table(parts, "Less Vanilla MoE, corrected"), method, name)
-        assert found == pytest.approx(student(np.subtract(*pair)))
+        interval = numbers(table(parts, "Less Vanilla MoE, corrected"), method, name)
+        assert interval == pytest.approx(student(np.subtract(*pair)))
     grid = table(parts, "Less Vanilla MoE, corrected")
     assert [round(v, 4) for v in numbers(grid, "robust", "hard_ece_ts")] == [0.0042, -0.0384, 0.0468]
     assert "0.29" in parts[-1]
@@ -122,8 +122,8 @@ def test_the_frontier_by_budget(folder, curves):
         differences = [a - b for a, b in pairs if np.isfinite(a - b)]
         if len(differences) > 1:
             reached += 1
-            found = numbers(grid, method, f"ECE ≤ {budget:g}")
-            assert found == pytest.approx(student(differences), abs=2e-3)
+            interval = numbers(grid, method, f"ECE ≤ {budget:g}")
+            assert interval == pytest.approx(student(differences), abs=2e-3)
     assert reached
 
 
@@ -166,8 +166,8 @@ def test_means_over_targets_on_stored_rows():
     grid = table(parts, "Less Vanilla MoE, corrected protocol, mean over photo")
     robust = ("robust", "robust_filtered", "fgr_robust", "entropic", "robust_brier")
     for method, name in product(robust, ("accuracy", "ece_ts", "nll_ts")):
-        found = numbers(grid, method, name)
-        assert found == pytest.approx(student(mean(method, name) - mean("vanilla", name)))
+        interval = numbers(grid, method, name)
+        assert interval == pytest.approx(student(mean(method, name) - mean("vanilla", name)))
     scaled = table(parts, "after its temperature")
     assert numbers(scaled, "robust", "ece") == pytest.approx(
         student(mean("robust", "ece") - mean("vanilla", "ece_ts"))
@@ -229,5 +229,8 @@ def test_a_control_that_is_not_vanilla_is_told(tmp_path):
 def test_what_is_no_results_folder_is_refused(tmp_path, folder):
     with pytest.raises(InputError, match="there is no"):
         claims(tmp_path / "none")
+    study_rows.write(tmp_path / "empty/results.jsonl", [])
+    with pytest.raises(InputError, match="has no rows"):
+        claims(tmp_path / "empty")
     with pytest.raises(InputError, match="no rows of 'fgr'"):
         claims(folder, "fgr")

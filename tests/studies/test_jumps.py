@@ -56,6 +56,6 @@ def test_stored_rows(name):
 
 def test_the_docs_correlations():
     rows = study_rows.read(RESULTS / "pacs/jumps.jsonl")
-    found = [row[3].text for row in correlations(rows, COMPARABLE).rows]
-    assert found[:2] == ["−0.60", "−0.49"]
-    assert np.array(found[2:]).reshape(3, 2)[:, 1].tolist() == ["−0.35", "−0.42", "−0.42"]
+    ranks = [row[3].text for row in correlations(rows, COMPARABLE).rows]
+    assert ranks[:2] == ["−0.60", "−0.49"]
+    assert np.array(ranks[2:]).reshape(3, 2)[:, 1].tolist() == ["−0.35", "−0.42", "−0.42"]

@@ -38,9 +38,9 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "results").
 def test_pages_name_studies_and_folders_that_are_there():
     """Commands such as `python -m studies claims results/pacs`, also where a line breaks in them."""
     commands = [
-        found
+        command
         for page in PAGES
-        for found in re.findall(r"python -m\s+studies ([a-z-]+)([^`\n]*)", page.read_text())
+        for command in re.findall(r"python -m\s+studies ([a-z-]+)([^`\n]*)", page.read_text())
     ]
     assert {name for name, _ in commands} == set(NAMES)
     for name, words in commands:

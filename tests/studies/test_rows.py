@@ -12,9 +12,9 @@ from studies.rows import differences_table, less, read_lines, span, values, writ
 
 def test_a_difference_is_student_s_over_the_seeds_that_both_have():
     a, b = {42: 0.3, 43: 0.5, 44: 0.1, 46: 9.0}, {42: 0.1, 43: 0.1, 44: math.nan, 45: 9.0, 46: 8.5}
-    found = less("robust", "ece", a, b).interval
-    assert found[:3] == pytest.approx(study_rows.student([0.2, 0.4, 0.5]))
-    assert found.samples == pytest.approx([0.2, 0.4, 0.5])
+    difference = less("robust", "ece", a, b).interval
+    assert difference[:3] == pytest.approx(study_rows.student([0.2, 0.4, 0.5]))
+    assert difference.samples == pytest.approx([0.2, 0.4, 0.5])
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_the_side_is_where_the_whole_interval_lies(by_seed, side):
 
 
 def test_without_common_seeds_nothing_is_claimed():
-    found = less("robust", "ece", {42: 0.1}, {43: 0.1})
-    assert found.side == 0
-    assert [entry.text for entry in differences_table("none", [found]).rows[0][2:5]] == ["0", "–", "–"]
+    difference = less("robust", "ece", {42: 0.1}, {43: 0.1})
+    assert difference.side == 0
+    assert [entry.text for entry in differences_table("none", [difference]).rows[0][2:5]] == ["0", "–", "–"]
 
 
 def test_one_seed_has_a_difference_and_no_interval():

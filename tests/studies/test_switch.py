@@ -118,9 +118,9 @@ def test_means_over_targets_are_compared_within_seeds(stored):
         mean("moments forgotten", "accuracy", seed, 3) - mean("as it is", "accuracy", seed, 3)
         for seed in (42, 43, 44)
     ]
-    found = numbers(grids[three], "moments forgotten", "Target accuracy")
-    assert found == pytest.approx(student(differences))
-    assert [round(value, 3) for value in found] == [0.070, 0.013, 0.126]
+    interval = numbers(grids[three], "moments forgotten", "Target accuracy")
+    assert interval == pytest.approx(student(differences))
+    assert [round(value, 3) for value in interval] == [0.070, 0.013, 0.126]
     two = grids["as it is, less ERM: art_painting, cartoon"]
     differences = [mean("as it is", "ece", seed, 2) - mean("ERM", "ece_ts", seed, 2) for seed in (42, 43, 44)]
     assert numbers(two, "as it is", "ECE, less the other's ECE+TS") == pytest.approx(student(differences))
