@@ -1,6 +1,7 @@
 """Tests are deterministic, leave the second core to the other worker, and share one small finished run."""
 
 import io
+import os
 import shutil
 
 import hypothesis
@@ -11,12 +12,28 @@ from rich.console import Console
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
+from sizes import VARIABLE, at_size
 
 torch.set_num_threads(1)
-hypothesis.settings.register_profile("calmoe", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("calmoe")
 
 METHODS = ("single", "vanilla", "mocae", "robust")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="simulations at full size, as in `make test-slow`")
+
+
+def pytest_configure(config):
+    if config.getoption("--slow"):
+        os.environ[VARIABLE] = "1"
+    hypothesis.settings.register_profile(
+        "calmoe", deadline=None, derandomize=True, print_blob=True, max_examples=at_size(100, 500)
+    )
+    hypothesis.settings.load_profile("calmoe")
+
+
+def pytest_report_header():
+    return f"simulations: {at_size('small, pytest --slow for full', 'full')} size"
 
 
 @pytest.fixture(autouse=True)

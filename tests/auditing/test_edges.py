@@ -17,23 +17,26 @@ from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
-RANDOM = np.random.default_rng(0)
 
-
-def mixture(n=400, routing=None, experts=None, labels=None, k=2, c=3):
+def mixture(n=400, routing=None, experts=None, labels=None, k=2, c=3, seed=0):
     """A mixture whose labels are drawn from it, where they are not given."""
-    routing = RANDOM.dirichlet(np.ones(k), n) if routing is None else routing
-    experts = RANDOM.dirichlet(np.ones(c), (n, routing.shape[1])) if experts is None else experts
+    random = np.random.default_rng(seed)
+    routing = random.dirichlet(np.ones(k), n) if routing is None else routing
+    experts = random.dirichlet(np.ones(c), (n, routing.shape[1])) if experts is None else experts
     probs = (routing[:, :, None] * experts).sum(axis=1)
     if labels is None:
-        labels = (RANDOM.random((n, 1)) * probs.sum(axis=1, keepdims=True) > probs.cumsum(axis=1)).sum(axis=1)
+        labels = (random.random((n, 1)) * probs.sum(axis=1, keepdims=True) > probs.cumsum(axis=1)).sum(axis=1)
     elif callable(labels):
         labels = labels(probs)
     return Predictions.from_probs(probs, labels, routing=routing, expert_probs=experts)
 
 
 def silent_expert(n):
-    return np.column_stack([RANDOM.dirichlet([1, 1], n), np.zeros(n)])
+    return np.column_stack([np.random.default_rng(1).dirichlet([1, 1], n), np.zeros(n)])
+
+
+def one_hot(classes, *shape):
+    return np.eye(classes)[np.random.default_rng(1).integers(0, classes, shape)]
 
 
 CASES = {
@@ -47,10 +50,7 @@ CASES = {
     "one label": (lambda: mixture(labels=np.zeros(400, int)), "off by −0."),
     "a constant router": (lambda: mixture(routing=np.tile([0.75, 0.25], (400, 1))), "no regions to reweight"),
     "probabilities 0 and 1": (
-        lambda: mixture(
-            routing=np.eye(2)[RANDOM.integers(0, 2, 400)],
-            experts=np.eye(3)[RANDOM.integers(0, 3, (400, 2))],
-        ),
+        lambda: mixture(routing=one_hot(2, 400), experts=one_hot(3, 400, 2)),
         "ECE is 0.000 [0.000, ",
     ),
     "certain, and wrong at times": (
@@ -150,7 +150,7 @@ def test_a_file_that_does_not_go_with_the_other_is_named(tmp_path):
     files = {
         "source": mixture(),
         "unlabelled": replace(
-            mixture(), labels=None, groups={"hard": np.ones(400, bool), "site": ["a"] * 400}
+            mixture(seed=1), labels=None, groups={"hard": np.ones(400, bool), "site": ["a"] * 400}
         ),
         "classes": mixture(c=4),
         "experts": mixture(k=3),
@@ -188,7 +188,7 @@ def test_an_event_that_is_not_there_is_refused(of):
 
 def test_infinite_logarithms():
     """log 0 = −∞ is a probability of zero; −∞ everywhere in a row is not a row of probabilities."""
-    sure, labels = RANDOM.integers(0, 2, 300), RANDOM.integers(0, 2, 300)
+    sure, labels = np.random.default_rng(0).integers(0, 2, (2, 300))
     logs = torch.where(torch.eye(2)[sure] > 0, 0.0, -torch.inf)
     given = Predictions(output=MixtureOutput(logs, torch.zeros(300, 1), logs[:, None]), labels=labels)
     assert calmoe.audit(given).aggregate.ece.value == pytest.approx((labels != sure).mean(), abs=0.02)

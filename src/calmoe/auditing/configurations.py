@@ -1,6 +1,6 @@
-"""The configuration S of each row: routing weights, experts' answers, and what can be read off them.
+"""The configuration S of each row: its routing weights, its experts' answers, and what follows from them.
 
-Everything is about one event a row: "the predicted class is right" (or, of=c, "the label is c"). f is the
+All of it concerns one event a row: "the predicted class is right" (or, of=c, "the label is c"). f is the
 mixture's probability of that event and f_k is expert k's, Y says whether it came true, D = Y − f.
 """
 
@@ -20,14 +20,14 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Configurations:
-    """One event a row, and the configuration behind it; float32 where only trees look, float64 elsewhere."""
+    """One event a row and the configuration behind it; float32 where only trees read it, else float64."""
 
     confidence: np.ndarray  # [N] f
     outcome: np.ndarray | None  # [N] Y as 0.0 or 1.0; None without labels
     routing: np.ndarray  # [N, K] r, float32
     experts: np.ndarray  # [N, K] f_k, float32
     own_confidence: np.ndarray  # [N, K] expert k's probability of the class that it predicts itself, float32
-    own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool
+    own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool; None without labels
 
     @classmethod
     def of(cls, predictions: Predictions, of: Of = "top") -> "Configurations":
@@ -107,12 +107,12 @@ class Configurations:
 
     @property
     def entropy(self) -> np.ndarray:
-        """The routing's entropy −Σ r_k log r_k, as a share of log K; zero for one expert. [N]"""
+        """The entropy of the routing as a share of log K; zero for one expert. [N]"""
         return routing_entropy(self.routing)
 
     @property
     def disagreement(self) -> np.ndarray:
-        """√(Σ_k r_k (f_k − f̄)²), f̄ = Σ_k r_k f_k: how far apart the routed experts are on the event. [N]"""
+        """√(Σ_k r_k (f_k − f̄)²), f̄ = Σ_k r_k f_k: how far apart the routed experts are. [N]"""
         return np.sqrt(expert_variance(self.routing, self.experts))
 
     @property
@@ -122,7 +122,7 @@ class Configurations:
 
     def features(self) -> np.ndarray:
         """What trees learn from: r, f_k, f, entropy, disagreement, dissent, leading expert. [N, 2K + 5]"""
-        read = np.stack(
+        derived = np.stack(
             [self.confidence, self.entropy, self.disagreement, self.dissent, self.leading], axis=1
         )
-        return np.concatenate([self.routing, self.experts, read.astype(np.float32)], axis=1)
+        return np.concatenate([self.routing, self.experts, derived.astype(np.float32)], axis=1)

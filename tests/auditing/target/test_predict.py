@@ -15,19 +15,18 @@ from calmoe import worlds
 from calmoe.auditing import Configurations, density_ratio, predict_target
 from calmoe.auditing.statistics.estimates import predicted_gaps
 from calmoe.auditing.statistics.splits import seeds
-from calmoe.auditing.statistics.tilting import divergence
 from calmoe.auditing.target.assumption import plausibility
+from calmoe.auditing.target.checks import check_target
 from calmoe.auditing.target.cross_fit import Learned, learn, predicted_mean
 from calmoe.auditing.target.density import FOLDS, _auc
 from calmoe.auditing.target.losses import losses_of
-from calmoe.auditing.target.predict import check_target
 from calmoe.calibration import ShiftedTemperature, Temperature
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
-from strategies import random_output
+from strategies import divergence, random_output
 
 WORLD = worlds.cancelling(0)
 ELSEWHERE = worlds.shifted(WORLD, 0, 0.3)

@@ -8,7 +8,7 @@ import pytest
 import calmoe
 from calmoe import worlds
 from calmoe.auditing import Configurations
-from calmoe.auditing.sections.surface import surface
+from calmoe.auditing.sections.reliability import surface
 from calmoe.errors import InputError
 from calmoe.metrics import ece, reliability
 from calmoe.predictions import Predictions
