@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from calmoe.methods import METHODS, method_title
 from calmoe.render.page import Point
@@ -47,7 +48,7 @@ def targets_in_words(rows: Rows, asked: AskedTargets) -> list[Point]:
     points = [
         Point("What was done", _done(own, asked)),
         Point("The question", _question(asked), _methods_text(differences[MEAN], own)),
-        Point("The answer", f"{consequences(own)} {_answer(differences[MEAN])}".strip()),
+        Point("The answer", f"{consequences(own)} {_answer(verdicts(differences[MEAN]))}".strip()),
         Point("Instead of a temperature", *_as_trained(own, asked)),
         Point("By target", "", _by_target(differences, asked)),
         Point("Beside the paper", _beside(own, asked)),
@@ -109,37 +110,58 @@ def _method_text(differences: Sequence[PairedDifference]) -> str:
     return f"{'; '.join(parts)} ({many(max(d.n for d in differences), 'seed')})."
 
 
-def _answer(differences: Sequence[PairedDifference]) -> str:
-    """Who beats the baseline in both, in one, in none; nothing is claimed without an interval."""
+class Verdict(NamedTuple):
+    """In which measures a method is better and worse than the baseline, each by a whole interval."""
+
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    costs_accuracy: bool
+
+
+def verdicts(differences: Sequence[PairedDifference]) -> dict[str, Verdict | None]:
+    """The verdict on each robust method; None without an interval for every measure."""
     sides: dict[str, dict[str, int | None]] = {}
     for d in differences:
         if d.method in ROBUST:
             sides.setdefault(d.method, {})[d.column] = side(d)
-    judged = {m: own for m, own in sides.items() if all(own[column] is not None for column in JUDGED)}
+
+    def verdict(own: Mapping[str, int | None]) -> Verdict | None:
+        if any(own[column] is None for column in JUDGED):
+            return None
+        better, worse = (tuple(column for column in JUDGED if own[column] == sign) for sign in (-1, 1))
+        return Verdict(better, worse, own.get("accuracy") == -1)
+
+    return {method: verdict(own) for method, own in sides.items()}
+
+
+def _answer(verdicts: Mapping[str, Verdict | None]) -> str:
+    """Who beats the baseline in both measures, in one, in neither."""
+    judged = {method: verdict for method, verdict in verdicts.items() if verdict is not None}
     if not judged:
         return "Unknown: an interval takes at least two seeds that have every target."
-    beaten = {m: [name for column, name in JUDGED.items() if own[column] == -1] for m, own in judged.items()}
-    both = [m for m, names in beaten.items() if len(names) == len(JUDGED)]
+    both = [method for method, verdict in judged.items() if len(verdict.better) == len(JUDGED)]
     sentences = [
         f"Yes, in ECE+TS and NLL+TS: {method_titles(both)}."
         if both
         else f"No robust method is seen to beat {VANILLA} in both."
     ]
     for column, name in JUDGED.items():
-        alone = [m for m, names in beaten.items() if names == [name]]
-        (other,) = (c for c in JUDGED if c != column)
-        sentences += [f"In {name} alone: {_rest(alone, judged, other)}."] if alone else []
-    others = {
-        "No evidence of a difference in either": [
-            m for m, own in judged.items() if all(own[column] == 0 for column in JUDGED)
-        ],
+        (other,) = (title for c, title in JUDGED.items() if c != column)
+        alone = [
+            f"{method_title(method)} ({'worse' if verdict.worse else 'no evidence'} in {other})"
+            for method, verdict in judged.items()
+            if verdict.better == (column,)
+        ]
+        sentences += [f"In {name} alone: {listed(alone)}."] if alone else []
+    groups = {
+        "No evidence of a difference in either": [m for m, v in judged.items() if not v.better + v.worse],
         "Worse in at least one and better in none": [
-            m for m, own in judged.items() if not beaten[m] and any(own[column] == 1 for column in JUDGED)
+            m for m, v in judged.items() if not v.better and v.worse
         ],
-        "At a cost in accuracy": [m for m, own in judged.items() if beaten[m] and own.get("accuracy") == -1],
-        "Not judged, for want of seeds": [m for m in sides if m not in judged],
+        "At a cost in accuracy": [m for m, v in judged.items() if v.better and v.costs_accuracy],
+        "Not judged, for want of seeds": [m for m in verdicts if m not in judged],
     }
-    sentences += [f"{what}: {method_titles(methods)}." for what, methods in others.items() if methods]
+    sentences += [f"{what}: {method_titles(methods)}." for what, methods in groups.items() if methods]
     return " ".join(sentences)
 
 
@@ -162,11 +184,6 @@ def _as_trained(own: Rows, asked: AskedTargets) -> tuple[str, list[str]]:
     if all_separable([row for row in own if row["method"] == BASELINE]):
         return f"No model of {VANILLA} has an optimal temperature: there is none to replace.", []
     return question, sentences
-
-
-def _rest(methods: Sequence[str], judged: Mapping[str, Mapping[str, int | None]], other: str) -> str:
-    words = {0: f"no evidence in {JUDGED[other]}", 1: f"worse in {JUDGED[other]}"}
-    return listed([f"{method_title(m)} ({words[judged[m][other] or 0]})" for m in methods])
 
 
 def _by_target(differences: Mapping[str, Sequence[PairedDifference]], asked: AskedTargets) -> list[str]:
