@@ -38,6 +38,7 @@ from calmoe.training import latest_state
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.validation import parse_json
 from encoders import save_encoder
+from sizes import at_size
 from synthetic_curves import HISTORY, mixture
 
 GONE = object()
@@ -324,7 +325,7 @@ def test_cached_tokens_that_the_tokenizer_does_not_have_are_made_anew(model, tmp
 # --- pickles
 
 
-DEEP = b")" + b"\x85" * 3_000_000  # ((((…)))): its hash takes a frame of the C stack for each
+DEEP = b")" + b"\x85" * at_size(300_000, 3_000_000)  # ((((…)))): its hash takes a frame of the C stack each
 SHARED = b")" + b"".join(struct.pack("<cIcIc", b"r", i, b"j", i, b"\x86") for i in range(60))  # 2^60 leaves
 
 

@@ -13,6 +13,7 @@ import chromium
 from calmoe.cli import app
 from calmoe.data import DATASETS, domains
 from calmoe.experiments.store import RunFolder
+from calmoe.render.drawing import Drawn, new_figure
 from calmoe.report import write
 from image_folders import write_images
 from run_folders import drop
@@ -29,10 +30,17 @@ def _small():
         yield
 
 
+def draw_little(patch):
+    """Figures of one run take seconds, and have their own tests."""
+    patch.setattr(write, "draw", lambda of_runs: ({}, {}))
+    for name in ("examples_figure", "sweep_figure", "eta_gamma_figure"):
+        patch.setattr(write, name, lambda *_: Drawn(new_figure(1, 1), "an empty figure"))
+
+
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Figures take seconds, and have their own tests."""
-    monkeypatch.setattr(write, "draw", lambda of_runs: ({}, {}))
+    draw_little(monkeypatch)
+    monkeypatch.setattr(write, "domain_examples", lambda *_: Drawn(new_figure(1, 1), "an empty figure"))
 
 
 def calmoe(*arguments):
@@ -61,7 +69,11 @@ def runs(images, tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(runs, images, tmp_path_factory):
     to = tmp_path_factory.mktemp("report")
-    result = calmoe("report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images)
+    with pytest.MonkeyPatch.context() as patch:
+        draw_little(patch)
+        result = calmoe(
+            "report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images
+        )
     assert result.exit_code == 0, result.output
     assert f"the report is {to / 'report.html'}" in result.stdout
     return to

@@ -22,6 +22,8 @@ from run_folders import drop, plain
 def undrawn(monkeypatch):
     """Figures take seconds, and have their own tests."""
     monkeypatch.setattr(write, "draw", lambda of_runs: ({}, {"frontier": "<not> now"}))
+    for name in ("examples_figure", "sweep_figure", "eta_gamma_figure"):
+        monkeypatch.setattr(write, name, lambda *_: Drawn(new_figure(1, 1), "an empty figure"))
 
 
 def page_of(run, to):
