@@ -7,6 +7,8 @@ import shutil
 import hypothesis
 import pytest
 import torch
+from matplotlib.figure import Figure
+from PIL import Image
 from rich.console import Console
 
 from calmoe.experiments.runner import run
@@ -39,6 +41,14 @@ def pytest_report_header():
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Figures are drawn and become pictures of one pixel: most of a page's time goes into the others."""
+    stream = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(stream, "PNG")
+    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(stream.getvalue()))
 
 
 @pytest.fixture(scope="session")

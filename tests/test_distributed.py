@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from calmoe.objectives import ERM, tilt_weights
-from ranks import OBJECTIVES, SPLITS, problem, work
+from ranks import OBJECTIVES, SPLITS, on_two_processes, problem, work
 
 pytestmark = pytest.mark.slow  # starting two processes takes seconds
 
@@ -13,7 +12,7 @@ pytestmark = pytest.mark.slow  # starting two processes takes seconds
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    mp.spawn(work, (str(folder / "init"), str(folder)), nprocs=2)
+    on_two_processes(work, (str(folder / "init"), str(folder)))
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

@@ -100,6 +100,7 @@ def test_many_classes_are_judged_by_confidence():
     assert report.hidden.p_calibrated > 0.001
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_fifty_rows_give_a_report_that_says_what_it_leaves_out(tmp_path):
     report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
     assert report.hidden is None
@@ -112,6 +113,7 @@ def test_fifty_rows_give_a_report_that_says_what_it_leaves_out(tmp_path):
     assert "Left out" in report.save(tmp_path).read_text()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_one_expert_has_nothing_to_hide(tmp_path):
     probs = np.random.default_rng(0).dirichlet([1, 1, 1], size=1500)
     few, report = (calmoe.audit(Predictions.from_probs(probs[:n], np.zeros(n, int))) for n in (300, 1500))
@@ -130,6 +132,7 @@ def test_one_expert_has_nothing_to_hide(tmp_path):
     assert "bins' moments differ from zero" in report.summary()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_minus_signs_are_minus_signs(reports, tmp_path):
     for name, report in reports.items():
         page = report.save(tmp_path / name).read_text()
@@ -138,6 +141,7 @@ def test_minus_signs_are_minus_signs(reports, tmp_path):
         assert not re.findall(r".{20}(?<![\w-])-\d.{20}", text)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_no_table_of_nothing(reports, tmp_path):
     clean, odd = reports["calibrated"], reports["miscalibrated"]
     assert not clean.indicators.found.any()
@@ -166,6 +170,7 @@ def test_a_constant_router_and_certain_predictions_are_audited(tmp_path):
     assert report.save(tmp_path).exists()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_class_may_be_judged_instead(tmp_path):
     sample = worlds.calibrated_experts(0).sample(2000, seed=0)
     report = calmoe.audit(sample, of=1)
@@ -176,6 +181,7 @@ def test_a_class_may_be_judged_instead(tmp_path):
     assert "each by label 1" in report.save(tmp_path).read_text()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_names_that_are_no_utf8_are_escaped(tmp_path, monkeypatch):
     file, out = (tmp_path / os.fsdecode(name) for name in (b"a\xed\xa0\x80b.npz", b"caf\xe9"))
     with file.open("wb") as stream:
@@ -191,6 +197,7 @@ def test_names_that_are_no_utf8_are_escaped(tmp_path, monkeypatch):
     assert r"caf\xe9" in told["command"]
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_page_that_cannot_be_made_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
     report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
     monkeypatch.setattr("calmoe.auditing.audit_report.page", lambda *_: 1 / 0)
@@ -199,6 +206,7 @@ def test_a_page_that_cannot_be_made_leaves_the_folder_as_it_was(tmp_path, monkey
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_path_that_is_not_utf8_stands_escaped_on_the_page(tmp_path):
     report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
     page = report.save(tmp_path / "out", {"file": "caf\udce9.csv"})
@@ -212,6 +220,7 @@ def test_without_labels_there_is_no_audit():
         calmoe.audit(worlds.calibrated(0).sample(50, seed=0), level=95)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_command_prints_the_findings_and_writes_the_page(tmp_path):
     worlds.cancelling(0).sample(1000, seed=0).save(tmp_path / "p.safetensors")
     result = CliRunner().invoke(
@@ -222,6 +231,7 @@ def test_the_command_prints_the_findings_and_writes_the_page(tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize("of", ["top", 1])
 def test_the_reweightings_are_saved_and_demonstrate_what_the_report_says(tmp_path, of):
     given = worlds.cancelling(0).sample(2000, seed=0)

@@ -67,21 +67,18 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_strange_mixture_gets_a_report(case, tmp_path):
     make, words = CASES[case]
-    predictions = make()
+    path, out = tmp_path / "p.safetensors", tmp_path / "out"
+    make().save(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        report = calmoe.audit(predictions)
-        page = report.save(tmp_path / "out").read_text()
-    assert words in report.summary()
-    assert "nan" not in report.summary()
-    assert ">nan<" not in page
-    json.dumps(report.to_dict(), allow_nan=False)
-    for found in (report.aggregate.ece, report.aggregate.accuracy, report.aggregate.smooth_ece):
-        assert found.low <= found.value <= found.high
-    predictions.save(tmp_path / "p.safetensors")
-    result = CliRunner().invoke(app, ["audit", str(tmp_path / "p.safetensors")])
-    assert result.exit_code == 0
-    assert "Aggregate" in result.output
+        result = CliRunner().invoke(app, ["audit", str(path), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert words in result.output
+    assert "nan" not in result.output
+    assert ">nan<" not in (out / "report.html").read_text()
+    told = json.loads((out / "audit.json").read_text(), parse_constant=pytest.fail)["aggregate"]
+    for name in ("ece", "accuracy", "smooth_ece"):
+        assert told[name]["low"] <= told[name]["value"] <= told[name]["high"]
 
 
 def test_what_never_varies_hides_nothing():

@@ -64,7 +64,11 @@ def runs(images, tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(runs, images, tmp_path_factory):
     to = tmp_path_factory.mktemp("report")
-    result = calmoe("report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write, "draw_figures", draw_without_curves)
+        result = calmoe(
+            "report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images
+        )
     assert result.exit_code == 0, result.output
     assert f"the report is {to / 'report.html'}" in result.stdout
     return to

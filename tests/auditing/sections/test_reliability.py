@@ -66,6 +66,7 @@ def test_probabilities_that_are_not_the_experts_mixture_are_noted():
     assert "differ from those that its routing and experts give" in report.summary()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_second_audit_leaves_nothing_of_the_first(tmp_path):
     calmoe.audit(worlds.cancelling(seed=0).sample(1000, seed=0)).save(tmp_path)
     (tmp_path / "mine.txt").write_text("mine")
