@@ -480,6 +480,10 @@ def contents(run):
     return {**documents, rows: [json.loads(line) for line in rows.read_text().splitlines()]}
 
 
+def read_rows(path):
+    return parse_rows(path, path.read_bytes())
+
+
 def test_what_a_record_says_is_checked(run):
     checks = {"spec.json": parse_record, "environment.json": check_sessions}
     for path, content in contents(run).items():
