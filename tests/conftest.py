@@ -1,27 +1,54 @@
 """Tests are deterministic, leave the second core to the other worker, and share one small finished run."""
 
 import io
+import os
 import shutil
 
 import hypothesis
 import pytest
 import torch
+from matplotlib.figure import Figure
+from PIL import Image
 from rich.console import Console
 
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
+from sizes import VARIABLE, at_size
 
 torch.set_num_threads(1)
-hypothesis.settings.register_profile("calmoe", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("calmoe")
 
 METHODS = ("single", "vanilla", "mocae", "robust")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="simulations at full size, as in `make test-slow`")
+
+
+def pytest_configure(config):
+    if config.getoption("--slow"):
+        os.environ[VARIABLE] = "1"
+    hypothesis.settings.register_profile(
+        "calmoe", deadline=None, derandomize=True, print_blob=True, max_examples=at_size(100, 500)
+    )
+    hypothesis.settings.load_profile("calmoe")
+
+
+def pytest_report_header():
+    return f"simulations: {at_size('small, pytest --slow for full', 'full')} size"
 
 
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Figures are drawn and become pictures of one pixel: most of a page's time goes into the others."""
+    stream = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(stream, "PNG")
+    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(stream.getvalue()))
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,15 @@
-"""What each of two processes does in tests of distributed code; spawned processes import it from here."""
+"""What each of two processes does in tests of distributed code; these processes import it from here."""
 
 import sys
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as mp
 
 from calmoe import MixtureHead
 from calmoe.objectives import ERM, CVaR, EntropicRisk, RobustFiltered, RobustMoE, brier, tilt_weights
 from calmoe.sharpness import sharp_gradients
+from forked import server
 
 OBJECTIVES = {
     "erm": ERM(),
@@ -22,6 +24,11 @@ OBJECTIVES = {
     "cvar-all": CVaR(gamma=1000.0),
 }
 SPLITS = {"uneven": (23, 17), "one empty": (40, 0)}  # ranks need not have equal batches
+
+
+def on_two_processes(function, arguments):
+    """function(rank, *arguments) in both."""
+    mp.start_processes(function, arguments, nprocs=2, start_method=server().get_start_method())
 
 
 def problem():
@@ -77,6 +84,7 @@ def stream(rank, address, without, probs, labels, queue):
     from calmoe.metrics import CalibrationError
 
     metric = CalibrationError()
+    assert (type(metric).__mro__[1].__module__ == "calmoe.metrics.streaming") == without
     metric.update(probs[rank], labels[rank])
     queue.put((float(metric.compute()), float(metric.compute())))
     dist.destroy_process_group()

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from calmoe.objectives import ERM, tilt_weights
-from ranks import OBJECTIVES, SPLITS, problem, work
+from ranks import OBJECTIVES, SPLITS, on_two_processes, problem, work
 
 pytestmark = pytest.mark.slow  # starting two processes takes seconds
 
@@ -13,7 +12,7 @@ pytestmark = pytest.mark.slow  # starting two processes takes seconds
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    mp.spawn(work, (str(folder / "init"), str(folder)), nprocs=2)
+    on_two_processes(work, (str(folder / "init"), str(folder)))
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
@@ -25,10 +24,10 @@ def test_two_processes_equal_one(ranks, name, split):
     value.backward()
     expected = [value.detach(), *(p.grad for p in head.parameters())]
     for rank in ranks:
-        for found, wanted in zip(rank[f"{split}/{name}"], expected, strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-        for found, wanted in zip(rank[f"{split}/{name}/weights"], expected[1:], strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+        for given, wanted in zip(rank[f"{split}/{name}"], expected, strict=True):
+            torch.testing.assert_close(given, wanted, rtol=1e-9, atol=1e-12)
+        for given, wanted in zip(rank[f"{split}/{name}/weights"], expected[1:], strict=True):
+            torch.testing.assert_close(given, wanted, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("split", SPLITS)

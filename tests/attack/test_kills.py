@@ -6,11 +6,12 @@ import pytest
 from attack import kills
 from attack.children import KILLED, End
 from attack.trials import comparable, plant, portrait, sealed
+from sizes import at_size
 
 
 @pytest.mark.slow
 def test_what_is_killed_full_or_planted_loses_nothing_and_ends_as_if_undisturbed():
-    tallies = kills.attack(0.01, 0, lambda *_: None)
+    tallies = kills.attack(at_size(0.01, 0.05), 0, lambda *_: None)
     assert [failure for tally in tallies for failure in tally.failures] == []
     assert sum(tally.failed for tally in tallies) == 0
     assert sum(tally.cases for tally in tallies) >= 20

@@ -21,6 +21,7 @@ from calmoe.errors import InputError
 from calmoe.formats.budget import Budget
 from calmoe.formats.csv import _column, _typed
 from calmoe.predictions import Predictions
+from sizes import at_size
 
 PROBS = np.array([[0.9, 0.1], [0.2, 0.8]])
 MEMORY = 200 * 2**20
@@ -502,7 +503,7 @@ def test_a_refused_csv_ends_the_process_as_promised(tmp_path):
     """pyarrow's threads, where they outlived the refusal, aborted two processes of three."""
     path = tmp_path / "one.csv"
     path.write_text("prob_1,label\n" + "0.5,1\n" * 600)
-    for _ in range(4):
+    for _ in range(at_size(2, 8)):
         ended = subprocess.run(
             [sys.executable, "-m", "calmoe", "audit", path], capture_output=True, text=True, check=False
         )

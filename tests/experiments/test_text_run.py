@@ -101,6 +101,7 @@ def test_the_groups_are_the_identities(finished):
     assert all(column.dtype == bool for column in groups.values())
 
 
+@pytest.mark.usefixtures("unrendered")
 @pytest.mark.slow
 def test_the_report_and_the_comparison_with_the_paper(data, encoder, tmp_path):
     out, to = tmp_path / "published", tmp_path / "report"

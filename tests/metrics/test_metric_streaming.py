@@ -10,7 +10,8 @@ import torchmetrics
 
 from calmoe.errors import InputError
 from calmoe.metrics import CalibrationError, ece
-from ranks import stream
+from forked import server
+from ranks import on_two_processes, stream
 
 WITHOUT_TORCHMETRICS = """
 import sys
@@ -100,10 +101,9 @@ def test_it_joins_a_collection(sample):
 @pytest.mark.parametrize(("without", "cut"), [(False, 70), (True, 70), (False, 0)])
 def test_two_processes_are_one(without, cut, sample, tmp_path):
     probs, labels = sample
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
+    queue = server().SimpleQueue()
     parts = [probs[:cut], probs[cut:]], [labels[:cut], labels[cut:]]
-    torch.multiprocessing.spawn(stream, (f"file://{tmp_path}/meet", without, *parts, queue), nprocs=2)
+    on_two_processes(stream, (f"file://{tmp_path}/meet", without, *parts, queue))
     for values in (queue.get(), queue.get()):
         assert values == pytest.approx([ece(probs, labels)] * 2, abs=1e-12)
 

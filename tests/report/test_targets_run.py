@@ -17,6 +17,7 @@ from calmoe.experiments.store import RunFolder
 from calmoe.report import write
 from image_folders import write_images
 from run_folders import drop
+from synthetic_curves import draw_without_curves
 
 SETTINGS = ("backbone=mlp", "hidden=[8]", "router_hidden=4", "epochs=2", "warmup=1", "batch=40")
 SMALL = [word for setting in SETTINGS for word in ("--set", setting)]
@@ -34,7 +35,7 @@ def _small():
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take seconds, and have their own tests."""
-    monkeypatch.setattr(write, "draw", lambda of_runs: ({}, {}))
+    monkeypatch.setattr(write, "draw_figures", draw_without_curves)
 
 
 def calmoe(*arguments):
@@ -63,7 +64,11 @@ def runs(images, tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(runs, images, tmp_path_factory):
     to = tmp_path_factory.mktemp("report")
-    result = calmoe("report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write, "draw_figures", draw_without_curves)
+        result = calmoe(
+            "report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images
+        )
     assert result.exit_code == 0, result.output
     assert f"the report is {to / 'report.html'}" in result.stdout
     return to

@@ -3,6 +3,7 @@ import math
 import shlex
 import shutil
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -14,15 +15,22 @@ from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_
 from calmoe.experiments.store import read_results
 from calmoe.render.drawing import Drawn, new_figure
 from calmoe.report import write
+from calmoe.report.figure_list import run_figures
 from calmoe.report.run_page import command
 from calmoe.report.write import write_report
 from run_folders import drop, record_of
+from synthetic_curves import draw_without_curves
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take seconds, and have their own tests."""
-    monkeypatch.setattr(write, "draw", lambda of_runs: ({}, {"frontier": "<not> now"}))
+
+    def draw(cards, numbers):
+        drawn, missing = draw_without_curves(cards, numbers)
+        return drawn, missing | ({"frontier": "<not> now"} if numbers.curves else {})
+
+    monkeypatch.setattr(write, "draw_figures", draw)
 
 
 def page_of(run, to):
@@ -227,9 +235,12 @@ def test_folders_of_another_kind_are_refused(finished, swept, tiny, quiet, tmp_p
 def test_one_bad_figure_never_costs_the_report(finished, monkeypatch, tmp_path):
     bad = new_figure(1, 1)
     bad.subplots().plot([1, 2], [math.nan, math.nan], marker="o", markevery=0.15)  # fails when it is saved
-    drawn = {"frontier": Drawn(bad, "nothing"), "tilt": Drawn(new_figure(1, 1), "an empty figure")}
-    monkeypatch.setattr(write, "draw", lambda of_runs: (drawn, {}))
-    monkeypatch.setattr(write, "examples_figure", lambda found: 1 / 0)  # fails when it is drawn
+    figures = {"frontier": Drawn(bad, "nothing"), "tilt": Drawn(new_figure(1, 1), "an empty figure")}
+    cards = [
+        replace(c, draw=lambda _, name=c.name: figures[name]) for c in run_figures() if c.name in figures
+    ]
+    fails = [replace(c, draw=lambda _: 1 / 0) for c in run_figures() if c.name == "examples"]
+    monkeypatch.setattr(write, "run_figures", lambda swept: [*cards, *fails])
     written = write_report([finished], tmp_path / "report")
     assert written.figures == ["tilt"]
     assert written.missing["examples"] == "it could not be drawn (ZeroDivisionError: division by zero)"

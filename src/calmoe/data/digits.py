@@ -5,6 +5,7 @@ stands in for human agreement. It depends on pixels and labels only, on none of 
 when agreement < 0.7, as in CIFAR-10H; half of the images are test, so that well over 60 of them are hard.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
     `corrected` validates on a stratified fifth of the training pool: a tenth would be 90 images with about
     3 errors, too few to fit a temperature. `published` validates on the pool's last tenth, in stored order.
     """
-    from sklearn.datasets import load_digits  # a second, which no other dataset needs
+    from sklearn.datasets import load_digits  # takes a second, and no other dataset needs it
 
     augmented = check_protocol(protocol) == "published"
     pixels, labels = load_digits(return_X_y=True)
@@ -37,12 +38,11 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
     )
     images = torch.from_numpy((pixels * 255 / 16).round().astype(np.uint8).reshape(-1, 1, 8, 8))
     everything = Split(inputs=images, labels=torch.from_numpy(labels))
-    tested = everything.take(test)
     return ShiftDataset(
         name="digits",
         train=everything.take(pool[train]),
         validation=everything.take(pool[validation]),
-        test=Split(inputs=tested.inputs, labels=tested.labels, groups=agreement_columns(agreement)),
+        test=replace(everything.take(test), groups=agreement_columns(agreement)),
         class_names=tuple("0123456789"),
         mean=(0.3061,),  # of the training rows
         std=(0.3759,),

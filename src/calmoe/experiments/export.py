@@ -67,7 +67,7 @@ def export(
     folders = [UNFINISHED, *(place.name for place in places.values())]
     with claimed(to, EXPORT, [f"{name}/{file}" for name in folders for file in FILES]):
         methods_left, seeds_left = {method for method, _ in left}, {seed for _, seed in left}
-        for model in opened.read_models(seeds=seeds_left, methods=methods_left):
+        for model in opened.read_models(seeds=seeds_left, methods=methods_left) if left else ():
             named = (model.method, model.seed)
             if named in left:
                 notes[named] = _write(model, places[named], seals[named])

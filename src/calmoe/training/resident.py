@@ -16,7 +16,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def without_moments(state: TrainingState) -> TrainingState:
-    """The same weights, and an optimiser that has seen nothing."""
+    """The same weights, with an optimiser that has seen nothing."""
     forgotten = {
         name: torch.zeros_like(value) if name.split(".")[0] in MOMENTS else value
         for name, value in state.tensors.items()
@@ -25,7 +25,7 @@ def without_moments(state: TrainingState) -> TrainingState:
 
 
 class Features:
-    """What a backbone makes of inputs; in bfloat16 where that was asked for."""
+    """The features that a backbone makes of inputs; in bfloat16 where `half` says so."""
 
     def __init__(self, backbone: nn.Module, device: torch.device, half: bool) -> None:
         self.backbone, self.device, self.half = backbone, device, half

@@ -344,11 +344,11 @@ def check_model(
 
 
 def check_together(backbone: str, dataset: str, tokens: bool) -> None:
-    """Texts are for the encoder, and it is for texts."""
+    """Refuse texts without the encoder, and the encoder without texts."""
     if tokens != (backbone == "encoder"):
         raise InputError(
             f"{dataset} and the backbone {backbone!r} do not go together: "
-            "texts need 'encoder', all else needs another"
+            "texts need 'encoder', other data another backbone"
         )
 
 

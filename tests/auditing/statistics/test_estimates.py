@@ -5,8 +5,11 @@ import pytest
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, aggregate, hidden
+from calmoe.auditing.sections import calibration
 from calmoe.auditing.statistics import estimates
-from calmoe.auditing.statistics.estimates import binned_gap, total_gap
+from calmoe.auditing.statistics.estimates import NONE, binned_gap, total_gap
+from oracle import taught
+from sizes import at_size, least
 
 PATTERNS = {
     "calibrated": np.zeros(8),
@@ -20,14 +23,14 @@ PATTERNS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_interval_of_a_sum_of_absolute_values_covers(pattern):
-    random, covered, times = np.random.default_rng(0), 0, 200
+    random, covered, times = np.random.default_rng(0), 0, at_size(200, 1000)
     for _ in range(times):
         errors = np.exp(0.4 * random.normal(size=8))
         truth = PATTERNS[pattern] * errors
         found = total_gap(truth + errors * random.normal(size=8), np.diag(errors**2), draws=400)
         covered += found.low <= truth.sum() <= found.high
         assert found.low <= found.value <= found.high
-    assert 0.90 <= covered / times <= 1.0
+    assert covered >= least(times)
 
 
 def test_far_from_zero_the_interval_is_the_normal_one():
@@ -88,14 +91,16 @@ def test_no_error_seen_is_not_no_error():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [300, 1000, 5000])
-def test_intervals_cover_where_errors_are_rare(rows):
-    covered, times = {"ece": 0, "balance": 0, "witness": 0, "accuracy": 0}, 60
+def test_intervals_cover_where_errors_are_rare(rows, monkeypatch):
+    monkeypatch.setattr(calibration, "smooth", lambda *_, **__: NONE)  # has its own test, and takes most time
+    covered, times = {"ece": 0, "balance": 0, "witness": 0, "accuracy": 0}, at_size(60, 400)
     for seed in range(times):
         world = worlds.confident(seed)
-        seen = Configurations.of(world.sample(rows, seed=1000 + seed))
-        told, found = aggregate(seen), hidden(seen, splits=1)
+        sample = world.sample(rows, seed=1000 + seed)
+        seen, judge = Configurations.of(sample), np.random.default_rng(seed).normal(size=rows)
+        told, found = aggregate(seen), hidden(seen, taught(judge), splits=1)
         covered["ece"] += told.ece.low <= world.ece() + 1e-12
         covered["balance"] += told.balance.low <= 0 <= told.balance.high
         covered["witness"] += found.witness.low <= world.hidden + 1e-12
         covered["accuracy"] += told.accuracy.low <= world.probability @ world.correct <= told.accuracy.high
-    assert min(covered.values()) >= 52
+    assert min(covered.values()) >= least(times)

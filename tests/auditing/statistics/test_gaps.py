@@ -9,6 +9,7 @@ from calmoe.auditing.statistics.estimates import binned_gap
 from calmoe.auditing.statistics.gaps import GRID, celled_gap, classwise, experts_gap, smooth, smoothing
 from calmoe.metrics import classwise_ece, smooth_ece
 from calmoe.worlds import WORLDS, multiclass
+from sizes import at_size, least
 
 
 def test_cells_that_do_not_overlap_are_bins():
@@ -57,8 +58,8 @@ def test_the_experts_average_is_the_sum_over_their_views():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", multiclass.WORLDS)
 def test_intervals_cover_over_worlds_of_five_classes(name):
-    covered = {"classwise": 0, "experts": 0}
-    for seed in range(60):
+    covered, times = {"classwise": 0, "experts": 0}, at_size(60, 200)
+    for seed in range(times):
         world = multiclass.WORLDS[name](seed)
         given = world.sample(3000, seed=1000 + seed)
         shares = world.probability @ world.routing
@@ -68,14 +69,14 @@ def test_intervals_cover_over_worlds_of_five_classes(name):
             ("experts", experts_gap(Configurations.of(given)), true),
         ):
             covered[key] += found.low <= truth + 1e-12 and truth <= found.high + 1e-12
-    assert min(covered.values()) >= 51
+    assert min(covered.values()) >= least(times)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_smooth_interval_covers_at_a_bandwidth(name):
-    covered = 0
-    for seed in range(60):
+    covered, times = 0, at_size(12, 200)
+    for seed in range(times):
         world = WORLDS[name](seed)
         position = world.confidence * GRID
         left = np.minimum(position.astype(int), GRID - 1)
@@ -86,4 +87,4 @@ def test_the_smooth_interval_covers_at_a_bandwidth(name):
         true = np.abs(smoothing(0.03) @ line).sum()
         found = smooth(Configurations.of(world.sample(3000, seed=1000 + seed)), bandwidth=0.03)
         covered += found.low <= true + 1e-9 and true <= found.high + 1e-9
-    assert covered >= 51
+    assert covered >= least(times)
