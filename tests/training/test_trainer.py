@@ -429,3 +429,31 @@ def test_views_that_a_dataset_does_not_declare_are_refused(digits):
         first_views("digits", digits.views, 10)
     with pytest.raises(InputError, match="no views to pool"):
         first_views("texts", (View(),), 2)
+
+
+def test_convolutions_learn_on_a_cpu_as_in_a_plain_loop(digits, monkeypatch):
+    """In float64, against AdamW that is not fused: images lie in memory channels last, the weights do not."""
+    model, settings = ModelSettings(backbone="resnet18", stages=3), replace(SETTINGS, batch=48)
+    small = replace(digits, train=digits.train.take(np.arange(96)))
+    normalise = Batches.normalise
+    monkeypatch.setattr(Batches, "normalise", lambda self, inputs: normalise(self, inputs).double())
+    trainer = Trainer(small, model, settings, torch.device("cpu"))
+    resident = Resident(trainer._build("mixture").double(), settings, trainer.device, half=False)
+    trainer.residents["mixture", settings.weight_decay, settings.precision] = resident
+    trainer.losses = trainer.losses.double()
+    start = trainer.initial_state("mixture", 42)
+    trained = trainer.train(stage(end=1), 42, start).tensors
+
+    net = trainer._build("mixture").double()
+    net.load_state_dict({name: start.tensors[f"model.{name}"] for name in net.state_dict()})
+    optimizer = torch.optim.AdamW(
+        net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=False
+    )
+    trainer._begin(42, 0, resident, settings)
+    for at in torch.arange(96).split(48):
+        inputs, labels = trainer.batches.take(at)
+        optimizer.zero_grad()
+        ERM()(net(trainer.batches.normalise(inputs)), labels).backward()
+        optimizer.step()
+    for name, value in net.state_dict().items():
+        torch.testing.assert_close(trained[f"model.{name}"], value, rtol=1e-6, atol=1e-6)

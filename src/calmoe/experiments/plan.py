@@ -188,6 +188,8 @@ def _node(
         "stage": stage.facts(),
         "parent": parent.key if parent else None,
     }
+    if data["device"] == "cpu" and spec.model.backbone.startswith("resnet"):
+        facts["gradients"] = "laid out as the weights"  # older keys: trained on scrambled ones
     if is_warmup and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
         facts["warmup"] = True
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

@@ -79,9 +79,14 @@ class Resident:
             }
 
     def apply(self, gradients: list[Tensor]) -> None:
-        """One step of AdamW."""
+        """One step of AdamW.
+
+        On a CPU the fused AdamW reads gradients in the order of memory. One that lies in another order than
+        its parameter, as convolutions of channels-last images give it, would move the wrong weights.
+        """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = gradient
+            alike = gradient.stride() == parameter.stride()
+            parameter.grad = gradient if alike else torch.empty_like(parameter).copy_(gradient)
         self.optimizer.step()
 
     def keep_average(self) -> None:
