@@ -177,9 +177,7 @@ def _node(
     }
     is_warmup = method is WARMUP
     if data["device"] == "cpu" and spec.model.backbone.startswith("resnet"):
-        facts["gradients"] = (
-            "laid out as the weights"  # keys without it are of models trained on scrambled ones
-        )
+        facts["gradients"] = "laid out as the weights"  # older keys: trained on scrambled ones
     if is_warmup and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
         facts["warmup"] = True
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
