@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from calmoe.commands import GOES_ON, app
+from calmoe.commands import app
+from calmoe.commands.program import GOES_ON
 from calmoe.data import cifar10h
 from calmoe.experiments import runner
 

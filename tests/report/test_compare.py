@@ -4,6 +4,7 @@ from typer.testing import CliRunner
 from calmoe.commands import app
 from calmoe.experiments.spec import from_table, load_preset
 from calmoe.experiments.store import RunFolder
+from calmoe.experiments.sweep import make_sweep
 from calmoe.experiments.validation import SCORES
 from run_folders import record_of
 
@@ -129,7 +130,7 @@ def test_one_seed_cannot_be_compared(tmp_path):
         ({"dataset": "digits"}, ["--dataset", "cifar10h"], "is a run on digits"),
         ({}, ["--dataset", "eta_gamma"], "the paper has no table for 'eta_gamma'"),
         ({"protocols": ["corrected"]}, [], "not judged under the published protocol"),
-        ({"sweep": {"setting": "eta", "values": [1, 2]}}, [], "is a sweep"),
+        ({"sweep": make_sweep("eta", (1, 2)), "method": "robust"}, [], "is a sweep"),
         ({"method": "entropic"}, [], "has no method of the paper's table"),
     ],
 )

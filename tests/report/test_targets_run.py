@@ -17,6 +17,7 @@ from calmoe.experiments.store import RunFolder
 from calmoe.report import write
 from image_folders import write_images
 from run_folders import drop
+from synthetic_curves import draw_without_curves
 
 SETTINGS = ("backbone=mlp", "hidden=[8]", "router_hidden=4", "epochs=2", "warmup=1", "batch=40")
 SMALL = [word for setting in SETTINGS for word in ("--set", setting)]
@@ -34,7 +35,7 @@ def _small():
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take seconds, and have their own tests."""
-    monkeypatch.setattr(write, "draw", lambda of_runs: ({}, {}))
+    monkeypatch.setattr(write, "draw_figures", draw_without_curves)
 
 
 def calmoe(*arguments):

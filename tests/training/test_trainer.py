@@ -75,7 +75,7 @@ def test_heads_that_share_a_backbone_leave_nothing_in_it_for_each_other(trainer,
     mixed = {head: trainer.initial_state(head, 42) for head in heads}
     for end in (1, 2):
         mixed = {head: trainer.train(stage(head=head, end=end), 42, mixed[head]) for head in heads}
-    backbones = {id(trainer.residents[head].model.backbone) for head in heads}
+    backbones = {id(trainer._resident(head).model.backbone) for head in heads}
     assert len(backbones) == 1
     for head in heads:
         alone = Trainer(digits, ModelSettings(hidden=(32,)), SETTINGS, torch.device("cpu"))
@@ -130,7 +130,7 @@ def test_a_plain_loop_gives_the_same_weights(trainer, digits):
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
         resident = trainer._resident("mixture")
         for epoch in range(6):
-            trainer._begin(3, epoch, resident)
+            trainer._begin(3, epoch, resident, trainer.settings)
             assert float(resident.learning_rate) == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
             for at in torch.arange(len(digits.train)).split(128):
                 inputs, labels = trainer.batches.take(at)
@@ -258,7 +258,7 @@ def test_checkpoints_are_written_as_time_passes(digits, tmp_path):
 def test_the_schedule_is_the_published_cosine(trainer):
     resident = trainer._resident("mixture")
     for epoch in range(6):
-        trainer._begin(0, epoch, resident)
+        trainer._begin(0, epoch, resident, trainer.settings)
         assert float(resident.learning_rate) == pytest.approx(
             3e-3 * (1 + math.cos(math.pi * epoch / 6)) / 2, rel=1e-6
         )

@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,6 +135,20 @@ class Run:
             return node.key in at_values and (node.method is None or node.method in methods)
 
         return [node for node in self.nodes if node.seed in spec.seeds and needed(node)]
+
+    def untrained(self, spec: RunSpec, sweep: Sweep | None) -> list[str]:
+        """The methods and seeds of `spec`, at the values of `sweep`, that have no finished model."""
+        finished = {(model.value, model.method, model.seed) for model in self.finished()}
+        labels = {node.key: node.value for node in self.nodes}
+        values: Sequence[float | None] = sweep.values if sweep else (None,)
+        names = []
+        for value, seed, method in product(values, spec.seeds, spec.methods):
+            if (value, method, seed) not in finished:
+                node = leaves(self.plans.get(value, [])).get((source(method), seed))
+                named = sweep.label(value) if sweep and value is not None else ""
+                label = labels[node.key] if node else named
+                names.append(" ".join(filter(None, [f"seed {seed}", method, label])))
+        return names
 
     # --- what came out
 

@@ -233,10 +233,7 @@ def _finish(
     opened: Run, asked: RunSpec, sweep: Sweep | None, failed: dict[str, str], again: bool = False
 ) -> Outcome:
     """Write the results of all that the folder holds, unless those there are just these already."""
-    for node in opened.nodes_for(asked, sweep):
-        if node.key not in opened.done:
-            names = [replace(node, method=name) for name in asked.methods if source(name) == node.method]
-            failed = dict.fromkeys(map(str, names), "not trained") | failed
+    failed = dict.fromkeys(opened.untrained(asked, sweep), "not trained") | failed
     rows = None if again else opened.current_rows()
     if rows is None:
         rows = opened.evaluate()

@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from calmoe.data import DATASETS, PROTOCOLS
+from calmoe.data import DATASETS
 from calmoe.experiments.record import Record, dotted, portable
 from calmoe.experiments.spec import load_preset, preset_names, setting_text
 from calmoe.experiments.sweep import paper_sweep
@@ -13,11 +14,13 @@ from calmoe.render.grid import Entry, Heading, label
 from calmoe.render.page import Code, Fact, Page, Picture, Point, Section, footer
 from calmoe.render.wording import many, shortest
 from calmoe.report import Grid
-from calmoe.report.page_text import FIGURES, captions, how_to_read
+from calmoe.report.figure_cards import page_sections
+from calmoe.report.figure_list import run_figures
 from calmoe.report.published import table_of
+from calmoe.report.sections import RESULTS, RUN_TABLES
 from calmoe.report.sources import Source, Sources
 from calmoe.report.summary import Asked, in_words
-from calmoe.report.sweeps import setting_title, sweep_in_words
+from calmoe.report.sweeps import sweep_in_words
 from calmoe.report.titles import changed_settings, changes, run_title
 
 
@@ -28,24 +31,14 @@ def run_page(
     record = sources.record
     counted = f"{many(len(record.methods), 'method')}, {many(len(record.seeds), 'seed')}"
     swept = f", {many(len(sources.sweeps), 'sweep')}" if sources.sweeps else ""
-    how = how_to_read(_has_hard(sources))
     return Page(
         title=f"Calibration on {record.spec.name}",
         subtitle=f"{counted}{swept}; a run of calmoe",
         summary=_summary(sources),
-        sections=[
-            *_table_sections(grids, record.spec.dataset, how),
-            *_figure_sections(pictures, missing, record.spec.protocol, how),
-            *_sweep_sections(sources, grids, pictures, missing, how),
-        ],
+        sections=_sections(sources, grids, pictures, missing),
         facts=run_facts(record, sources.all, reproduce(sources)),
         footer=footer(),
     )
-
-
-def run_captions(sources: Sources) -> dict[str, str]:
-    """Of a run's figures, by name."""
-    return captions(_has_hard(sources), bool(sources.record.spec.target))
 
 
 def validation_rows(sources: Sources) -> list[int]:
@@ -53,7 +46,8 @@ def validation_rows(sources: Sources) -> list[int]:
     return [curves["validation_rows"] for curves in sources.curves]
 
 
-def _has_hard(sources: Sources) -> bool:
+def has_hard(sources: Sources) -> bool:
+    """Whether the test rows have a hard subset."""
     return any(row.get("n_hard") for row in sources.rows)
 
 
@@ -79,60 +73,23 @@ def _summary(sources: Sources) -> list[Point]:
     return points
 
 
-def _table_sections(grids: Mapping[str, Grid], dataset: str, how: Mapping[str, str]) -> list[Section]:
-    results = [f"{protocol}{kind}" for protocol in PROTOCOLS for kind in ("", "-scores")]
-    sections = {
-        "Results": ("results", [grid for name, grid in grids.items() if name in results]),
-        "Against Vanilla MoE": ("paired", [grid for name, grid in grids.items() if name.endswith("-paired")]),
-        "Beside the paper": ("comparison", [grids[name] for name in grids if name == "comparison"]),
-    }
-    return [
-        Section(
-            heading=heading,
-            how=how[told],
-            tables=of,
-            notes=[DATASETS[dataset].hard] if told == "results" and dataset in DATASETS else [],
-        )
-        for heading, (told, of) in sections.items()
-        if of
-    ]
-
-
-def _figure_sections(
-    pictures: Mapping[str, Picture], missing: Mapping[str, str], protocol: str, how: Mapping[str, str]
+def _sections(
+    sources: Sources, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
 ) -> list[Section]:
-    sections = [
-        Section(
-            heading=heading,
-            how=how[told].format(protocol=protocol),
-            figures=[pictures[name] for name in names if name in pictures],
-            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
-        )
-        for heading, (told, names) in FIGURES.items()
-    ]
-    return [section for section in sections if section.figures or section.notes]
-
-
-def _sweep_sections(
-    sources: Sources,
-    grids: Mapping[str, Grid],
-    pictures: Mapping[str, Picture],
-    missing: Mapping[str, str],
-    how: Mapping[str, str],
-) -> list[Section]:
-    sections = []
-    for setting in sources.sweeps:
-        own = [f"sweep_{setting}", *(["eta_gamma"] if setting == "eta" else [])]
-        sections.append(
-            Section(
-                heading=f"Sweep of {setting_title(setting)}",
-                how=how.get(setting, how["sweep"]),
-                tables=[grid for name, grid in grids.items() if name.startswith(tuple(own))],
-                figures=[pictures[name] for name in own if name in pictures],
-                notes=[f"Not drawn, {name}: {missing[name]}." for name in own if name in missing],
-            )
-        )
-    return sections
+    """The tables' sections, then the figures' and the sweeps'; that of the results says what is hard."""
+    spec = sources.record.spec
+    sections = page_sections(
+        RUN_TABLES,
+        run_figures(sources.sweeps),
+        grids,
+        pictures,
+        missing,
+        protocol=spec.protocol,
+        hard=has_hard(sources),
+    )
+    hard = DATASETS[spec.dataset].hard if spec.dataset in DATASETS else ""
+    notes = [hard] if hard else []
+    return [replace(s, notes=notes) if s.heading == RESULTS.heading else s for s in sections]
 
 
 def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[str, Fact]:

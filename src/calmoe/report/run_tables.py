@@ -10,16 +10,14 @@ from calmoe.errors import InputError
 from calmoe.experiments.run import Run
 from calmoe.experiments.store import read_results
 from calmoe.render.grid import Grid
+from calmoe.report.columns import columns_in
 from calmoe.report.comparison import compare, comparison_table, no_test, verdict
 from calmoe.report.eta_gamma import eta_gamma_table
 from calmoe.report.published import is_published, published, table_of
 from calmoe.report.sources import Sources
 from calmoe.report.sweeps import setting_title, sweep_table
-from calmoe.report.tables import PAPER_COLUMNS, known_columns, main_table, paired, paired_table, summarise
+from calmoe.report.tables import known_columns, main_table, paired, paired_table, summarise
 from calmoe.report.titles import changes, run_title
-
-PAIRED = ("accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
-SCORES = ("nll", "nll_ts", "brier", "brier_ts", *(f"worst_group_{n}" for n in ("accuracy", "ece", "ece_ts")))
 
 
 def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -> Grid:
@@ -30,7 +28,7 @@ def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -
         setting = rows[0]["setting"]
         return sweep_table(rows, protocol, f"{dataset}, sweep of {setting_title(setting)}, {title}")
     summary = summarise(rows, protocol)
-    columns = known_columns(summary, (*PAPER_COLUMNS, "nll_ts", "brier_ts"))
+    columns = known_columns(summary, columns_in("main"))
     return main_table(summary, columns, f"{dataset}, {title}")
 
 
@@ -44,13 +42,13 @@ def tables(sources: Sources) -> dict[str, Grid]:
         grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
         for protocol in protocols:
             summary = summarise(rows, protocol)
-            columns = known_columns(summary, SCORES)
+            columns = known_columns(summary, columns_in("scores"))
             worst = ", and the worst group of at least 30 rows" * ("worst_group_ece" in columns)
             caption = f"{dataset}, {protocol} protocol; proper scores{worst}"
             grids[f"{protocol}-scores"] = main_table(summary, columns, caption)
     for protocol in protocols:
         if any(row["method"] == "vanilla" for row in rows):
-            columns = known_columns(summarise(rows, protocol), PAIRED)
+            columns = known_columns(summarise(rows, protocol), columns_in("paired"))
             differences = paired(rows, protocol, columns=columns)
             caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
             grids[f"{protocol}-paired"] = paired_table(differences, caption)

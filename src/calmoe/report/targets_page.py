@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,42 +10,31 @@ from calmoe.data import DATASETS
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import RunSpec
 from calmoe.ownership import OWNER
-from calmoe.render.drawing import Drawn, draw_all
 from calmoe.render.page import Page, Picture, Section, footer
 from calmoe.render.wording import listed, many
 from calmoe.report import Grid
+from calmoe.report.columns import columns_in
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
-from calmoe.report.page_text import BARS, BINS, HOW, PLAIN_HOW
+from calmoe.report.figure_cards import Captioned, TargetNumbers, draw_figures, page_sections
+from calmoe.report.figure_list import TARGET_FIGURES
 from calmoe.report.published import target_titles
 from calmoe.report.run_page import commands, run_facts, validation_rows
+from calmoe.report.sections import TARGET_SECTIONS
 from calmoe.report.sources import Rows, Source, Sources, united
 from calmoe.report.tables import paired_table
 from calmoe.report.targets import (
     MEAN,
-    PAPER,
-    SCORES,
     compare_by_target,
     paired_by_target,
     targets_comparison_table,
     targets_paired_table,
     targets_table,
 )
-from calmoe.report.targets_figures import targets_dots, targets_reliability, targets_scatter
 from calmoe.report.targets_summary import AskedTargets, targets_in_words
 from calmoe.report.titles import changes
 from calmoe.validation import read_document
 
-CAPTIONS = {
-    "targets": f"Accuracy, ECE and ECE+TS by target, and in the mean over targets. {BARS}",
-    "targets_reliability": "Reliability by target, as trained, of the main methods. Points below the dotted "
-    f"line are more sure than right. {BINS} Each target's own report has all methods.",
-    "targets_reliability_scaled": "Reliability by target, after the temperature that validation chose on the "
-    "source domains. What is left of the gap is what that temperature cannot know of the target. "
-    f"{BINS}",
-    "targets_scatter": "Accuracy against ECE after a temperature, a panel a target. Lower and further right "
-    f"is better; grey lines go through Vanilla MoE. {BARS}",
-}
 FILES = {
     "figures",
     "tables",
@@ -56,21 +44,6 @@ FILES = {
     "sources.json",
     OWNER,
 }  # the overview's own
-SECTIONS = {  # heading: how to read it, tables by the end of their names, figures
-    "Results": ("results", ("", "-scores"), ("targets",)),
-    "Against Vanilla MoE": ("paired", ("-mean", "-paired"), ()),
-    "Accuracy and calibration": ("scatter", (), ("targets_scatter",)),
-    "Confidence and accuracy": ("confidence", (), ("targets_reliability", "targets_reliability_scaled")),
-    "Beside the paper": ("comparison", ("-comparison",), ()),
-}
-OWN_HOW = {
-    "results": PLAIN_HOW["results"]
-    + " A mean over targets is taken within a seed first; only seeds that have every target count.",
-    "paired": "Each method minus Vanilla MoE, seed by seed: first the mean over targets, then target by "
-    "target. Below zero is better, but for accuracy. Bold intervals leave out zero; they are not corrected "
-    "for their number.",
-    "scatter": "Calibration is easily bought with accuracy, and the other way round: this shows both.",
-}
 
 
 class Overview(NamedTuple):
@@ -159,8 +132,9 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
     for protocol in record.protocols:
         named = f"{overview.name}, {protocol} protocol"
         told = f"{named}; mean ± standard error over seeds; last the {mean}, of the seeds that have them all"
-        grids[protocol] = targets_table(rows, protocol, titles, PAPER, told)
-        grids[f"{protocol}-scores"] = targets_table(rows, protocol, titles, SCORES, f"{told}; proper scores")
+        grids[protocol] = targets_table(rows, protocol, titles, caption=told)
+        scores = columns_in("targets scores")
+        grids[f"{protocol}-scores"] = targets_table(rows, protocol, titles, scores, f"{told}; proper scores")
         found = paired_by_target(rows, protocol, titles)
         less = "seed-paired difference to Vanilla MoE, 95 % interval"
         if found[MEAN]:
@@ -178,17 +152,10 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
 
 def overview_figures(
     overview: Overview, curves: Mapping[str, list[Curves]]
-) -> tuple[dict[str, Drawn], dict[str, str]]:
+) -> tuple[dict[str, Captioned], dict[str, str]]:
     """All figures by name, and by name why one is missing. curves: those of each target."""
-    rows, titles, protocol = overview.rows, overview.titles, overview.spec.protocol
-    return draw_all(
-        {
-            "targets": partial(targets_dots, rows, protocol, titles),
-            "targets_scatter": partial(targets_scatter, rows, protocol, titles),
-            "targets_reliability": partial(targets_reliability, curves, titles),
-            "targets_reliability_scaled": partial(targets_reliability, curves, titles, "scaled"),
-        }
-    )
+    numbers = TargetNumbers(overview.rows, overview.spec.protocol, overview.titles, curves)
+    return draw_figures(TARGET_FIGURES, numbers)
 
 
 def overview_page(
@@ -200,17 +167,10 @@ def overview_page(
 ) -> Page:
     """All targets as a page, with links to each one's own. older: folders of an older report beside them."""
     record, titles = overview.record, overview.titles
-    spec, how = record.spec, HOW | OWN_HOW
-    sections = [
-        Section(
-            heading=heading,
-            how=how[told].format(protocol=spec.protocol),
-            tables=[grids[p + end] for p in record.protocols for end in ends if p + end in grids],
-            figures=[pictures[name] for name in names if name in pictures],
-            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
-        )
-        for heading, (told, ends, names) in SECTIONS.items()
-    ]
+    spec = record.spec
+    sections = page_sections(
+        TARGET_SECTIONS, TARGET_FIGURES, grids, pictures, missing, protocol=spec.protocol, hard=False
+    )
     pages = {title: f"{overview.folders[target]}/report.html" for target, title in titles.items()}
     links = {f"{title}: {page}": page for title, page in pages.items()}
     own = Section(
@@ -225,7 +185,7 @@ def overview_page(
         title=f"Calibration on {spec.dataset}, by target",
         subtitle=f"{', '.join(many(len(of), noun) for of, noun in counted)}; runs of calmoe",
         summary=targets_in_words(overview.rows, _asked(overview)),
-        sections=[*(s for s in sections if s.tables or s.figures or s.notes), own],
+        sections=[*sections, own],
         facts=run_facts(record, overview.all, _reproduce(overview)) | {"Dataset": named},
         footer=footer(),
     )

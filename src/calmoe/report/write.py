@@ -15,16 +15,15 @@ from calmoe.experiments.store import RESULTS
 from calmoe.files import inside, json_bytes
 from calmoe.methods import source as trained_as
 from calmoe.ownership import PAGE, owned, put
-from calmoe.render.drawing import Drawn, draw_all, rendered
+from calmoe.render.drawing import rendered
 from calmoe.render.grid import Grid
 from calmoe.render.page import Picture
 from calmoe.report import targets_page
 from calmoe.report.curves import curves_file, parse_curves
-from calmoe.report.eta_gamma import eta_gamma_figure
-from calmoe.report.examples import domain_examples, examples_figure
-from calmoe.report.figures import draw
+from calmoe.report.figure_cards import Captioned, RunNumbers, draw_figures
+from calmoe.report.figure_list import run_figures
 from calmoe.report.folder import REPORT
-from calmoe.report.run_page import run_captions, run_page
+from calmoe.report.run_page import has_hard, run_page
 from calmoe.report.run_tables import tables
 from calmoe.report.sources import (
     Rows,
@@ -36,7 +35,6 @@ from calmoe.report.sources import (
     run_dataset,
     run_examples,
 )
-from calmoe.report.sweeps import sweep_caption, sweep_figure
 from calmoe.threads import threads
 
 Files = dict[str, bytes]  # by their names in the report's folder
@@ -44,27 +42,27 @@ Files = dict[str, bytes]  # by their names in the report's folder
 
 def figures(
     sources: Sources, dataset: Callable[[], ShiftDataset]
-) -> tuple[dict[str, Drawn], dict[str, str], Files]:
+) -> tuple[dict[str, Captioned], dict[str, str], Files]:
     """All figures by name; by name why one is missing; and the files with the numbers behind them."""
-    drawn: dict[str, Drawn] = {}
-    missing: dict[str, str] = {}
-    files: Files = {}
-    later: dict[str, Callable[[], Drawn]] = {}
+    spec, files = sources.record.spec, {}
+    numbers = RunNumbers(
+        dataset=spec.dataset,
+        protocol=spec.protocol,
+        target=spec.target,
+        hard=has_hard(sources),
+        sweeps={setting: sweep.rows for setting, sweep in sources.sweeps.items()},
+        defaults={setting: spec.training.value(setting) for setting in sources.sweeps},
+    )
     if sources.runs:
         name, data = curves_file(sources.curves)
         files[name] = data
-        drawn, missing = draw(parse_curves(name, data))  # as anyone can from that file
-        later["examples"] = lambda: examples_figure(_kept(run_examples(sources, dataset()), files))
-    spec = sources.record.spec
-    if sources.runs and spec.target:
-        later["domains"] = lambda: domain_examples(domain_images(dataset(), spec.target))
-    for setting, sweep in sources.sweeps.items():
-        default = spec.training.value(setting)
-        later[f"sweep_{setting}"] = partial(sweep_figure, sweep.rows, spec.protocol, default)
-    if "eta" in sources.sweeps:
-        later["eta_gamma"] = partial(eta_gamma_figure, sources.sweeps["eta"].rows, spec.dataset)
-    also, not_drawn = draw_all(later)
-    return drawn | also, missing | not_drawn, files
+        numbers = numbers._replace(
+            curves=parse_curves(name, data),  # as anyone can from that file
+            examples=lambda: _kept(run_examples(sources, dataset()), files),
+            domain_images=(lambda: domain_images(dataset(), spec.target)) if spec.target else None,
+        )
+    drawn, missing = draw_figures(run_figures(sources.sweeps), numbers)
+    return drawn, missing, files
 
 
 def _kept(examples: dict[str, Any], files: Files) -> dict[str, Any]:
@@ -150,9 +148,7 @@ def _run_report(sources: Sources, data: Path | None, pdf: bool) -> Made:
         dataset()  # wrong data that were asked for are refused before the work
     grids = tables(sources)
     drawn, missing, files = figures(sources, dataset)
-    protocol = sources.record.spec.protocol
-    swept = {f"sweep_{name}": sweep_caption(sweep.rows, protocol) for name, sweep in sources.sweeps.items()}
-    pictures, unsaved = _add_all(files, grids, drawn, run_captions(sources) | swept, sources.all, pdf)
+    pictures, unsaved = _add_all(files, grids, drawn, sources.all, pdf)
     missing |= unsaved
     if sources.runs:
         files[RESULTS] = _lines(sources.rows)
@@ -175,7 +171,7 @@ def _overview_report(
     grids = targets_page.overview_tables(several)
     curves = {target: sources.curves for target, sources in several.targets.items()}
     drawn, undrawn = targets_page.overview_figures(several, curves)
-    pictures, unsaved = _add_all(files, grids, drawn, targets_page.CAPTIONS, several.all, pdf)
+    pictures, unsaved = _add_all(files, grids, drawn, several.all, pdf)
     undrawn |= unsaved
     files[RESULTS] = _lines(several.rows)
     files[PAGE] = targets_page.overview_page(several, grids, pictures, undrawn, older).html().encode()
@@ -185,8 +181,7 @@ def _overview_report(
 def _add_all(
     files: Files,
     grids: Mapping[str, Grid],
-    drawn: Mapping[str, Drawn],
-    captions: Mapping[str, str],
+    drawn: Mapping[str, Captioned],
     sources: Sequence[Source],
     pdf: bool,
 ) -> tuple[dict[str, Picture], dict[str, str]]:
@@ -199,14 +194,14 @@ def _add_all(
         portable([{**s.record.as_json(), "sessions": s.sessions} for s in sources])
     )
     pictures, missing = {}, {}
-    for name, figure in drawn.items():
+    for name, (figure, caption) in drawn.items():
         try:
             images = {kind: rendered(figure, kind) for kind in (("png", "pdf") if pdf else ("png",))}
         except InputError as error:
             missing[name] = str(error)
             continue
         files |= {f"figures/{name}.{kind}": image for kind, image in images.items()}
-        pictures[name] = Picture(name, images["png"], figure.alt, captions[name])
+        pictures[name] = Picture(name, images["png"], figure.alt, caption)
     return pictures, missing
 
 
