@@ -1,23 +1,39 @@
 # `make run`: the default experiment, up to runs/digits/report/report.html.
-# `make test`: lint, types, import contract, tests.
+# `make test`: lint, types, import contract, and all tests, simulations at their small size; six minutes on two cores.
+# `make test-slow`: the same tests with every simulation at full size: an hour.
 # `make attack`: hostile files, folders and options, and one table of what got through: nothing.
 # `make bench`: speed, as ratios against named rivals.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test attack bench clean
+# Each worker has one core.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+
+.PHONY: run test test-slow lint attack bench clean
 
 run: $(READY)
 	$(BIN)/calmoe run digits
 	$(BIN)/calmoe report runs/digits
 
-test: $(READY)
+test: lint
+	@$(call beside_mypy,$(PYTEST))
+
+test-slow: lint
+	@$(call beside_mypy,$(PYTEST) --slow)
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope  # each worker has one core
+
+# The types are checked while the tests run, and shown after them.
+define beside_mypy
+said=$$(mktemp); $(BIN)/mypy >$$said 2>&1 & types=$$!; \
+echo '$(1)'; $(1); tests=$$?; \
+wait $$types; types=$$?; echo $(BIN)/mypy; cat $$said; rm $$said; \
+exit $$((tests || types))
+endef
 
 attack: $(READY)
 	PYTHONPATH=tests $(BIN)/python -m attack $(ATTACK)  # such as ATTACK='--only csv --scale 0.1'
@@ -27,7 +43,7 @@ bench: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 clean:

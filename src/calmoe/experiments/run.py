@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.experiments.evaluation import EVALUATION_VERSION, VALIDATION, as_method_reads, evaluate
 from calmoe.experiments.plan import Node, leaves
@@ -209,7 +210,7 @@ class Run:
         """What determines the rows: the models and their predictions, and the way to judge them."""
         models = [[m.value, m.method, m.seed, list(m.protocols), self._seals[m.key]] for m in self.finished()]
         digest = digest_of({"models": models, "hard": self.record.hard})
-        return {"evaluation": EVALUATION_VERSION, "models": digest}
+        return {"evaluation": EVALUATION_VERSION, "bins": BINS, "models": digest}
 
     def _swept_facts(self, planned: Planned) -> Row:
         """In a sweep: the value, and what the tilt did to the training batches of the last epoch."""

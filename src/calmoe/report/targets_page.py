@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,9 +110,9 @@ def overview_of(targets: Mapping[str, Sources]) -> Overview:
 def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
     """Folders that an older report on targets wrote in `to`, but for those that are written `now`.
 
-    They are told and not removed: whoever keeps notes beside a page keeps them.
+    The command names them and removes nothing: whoever keeps notes beside a page keeps them.
     """
-    found = []
+    older = []
     for sources in to.glob("*/sources.json"):
         folder = sources.parent
         try:
@@ -120,8 +121,8 @@ def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
             continue
         own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)
         if own and folder.name not in now and (folder / "report.html").is_file():
-            found.append(folder.name)
-    return sorted(found)
+            older.append(folder.name)
+    return sorted(older)
 
 
 def overview_tables(overview: Overview) -> dict[str, Grid]:
@@ -131,21 +132,21 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
     mean = f"mean over {listed(list(titles.values()))} within a seed"
     for protocol in record.protocols:
         named = f"{overview.name}, {protocol} protocol"
-        told = f"{named}; mean ± standard error over seeds; last the {mean}, of the seeds that have them all"
-        grids[protocol] = targets_table(rows, protocol, titles, caption=told)
+        means = f"{named}; mean ± standard error over seeds; last the {mean}, of the seeds that have them all"
+        grids[protocol] = targets_table(rows, protocol, titles, caption=means)
         scores = columns_in("targets scores")
-        grids[f"{protocol}-scores"] = targets_table(rows, protocol, titles, scores, f"{told}; proper scores")
-        found = paired_by_target(rows, protocol, titles)
-        less = "seed-paired difference to Vanilla MoE, 95 % interval"
-        if found[MEAN]:
-            grids[f"{protocol}-mean"] = paired_table(found[MEAN], f"{named}; {less}; {mean}")
-        if any(found[target] for target in titles):
-            grids[f"{protocol}-paired"] = targets_paired_table(found, titles, f"{named}; {less}, by target")
+        grids[f"{protocol}-scores"] = targets_table(rows, protocol, titles, scores, f"{means}; proper scores")
+        differences = paired_by_target(rows, protocol, titles)
+        less = f"{named}; seed-paired difference to Vanilla MoE, 95 % interval"
+        if differences[MEAN]:
+            grids[f"{protocol}-mean"] = paired_table(differences[MEAN], f"{less}; {mean}")
+        if any(differences[target] for target in titles):
+            grids[f"{protocol}-paired"] = targets_paired_table(differences, titles, f"{less}, by target")
         cells = compare_by_target(rows, record.spec.dataset, protocol, titles)
         if cells:
             why = no_test(protocol, *overview.changes)
-            said = verdict((c for of in cells.values() for c in of), why)
-            caption = f"{named}; the paper's cells beside ours; {said}"
+            judged = verdict(chain.from_iterable(cells.values()), why)
+            caption = f"{named}; the paper's cells beside ours; {judged}"
             grids[f"{protocol}-comparison"] = targets_comparison_table(cells, titles, caption, tested=not why)
     return grids
 

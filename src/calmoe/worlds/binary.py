@@ -102,8 +102,13 @@ def calibrated(seed: int, experts: int = 3, configurations: int = 80) -> World:
     random = np.random.default_rng(seed)
     routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
     answers = random.uniform(0.03, 0.97, size=(configurations, experts))
+    return _believed(routing, answers, random)
+
+
+def _believed(routing: np.ndarray, answers: np.ndarray, random: np.random.Generator) -> World:
+    """Random P(s), and what the mixture says is true: m(s) = Σ_k r_k f_k."""
     return World(
-        probability=random.dirichlet(np.full(configurations, 4.0)),
+        probability=random.dirichlet(np.full(len(routing), 4.0)),
         routing=routing,
         experts=answers,
         truth=(routing * answers).sum(axis=1),
@@ -202,12 +207,7 @@ def confident(seed: int, experts: int = 3, configurations: int = 80) -> World:
     routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
     wrong = 10 ** -random.uniform(2.0, 4.5, size=(configurations, 1))
     answers = expit(logit(1 - wrong) + random.normal(size=(configurations, experts)))
-    return World(
-        probability=random.dirichlet(np.full(configurations, 4.0)),
-        routing=routing,
-        experts=answers,
-        truth=(routing * answers).sum(axis=1),
-    )
+    return _believed(routing, answers, random)
 
 
 def shifted(world: World, seed: int, epsilon: float = 0.2) -> World:

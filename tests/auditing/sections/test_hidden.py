@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_numbers():
 
 def test_bounds_hold_for_the_best_witness():
     """Who knows m − f needs no learning and leaves no slack: the bound misses as often as it may."""
-    times, honest, covered, errors = at_size(150, 1000), 0, 0, []
+    times, honest, covered, errors = at_size(300, 1500), 0, 0, []
     for seed in range(times):
         world = worlds.cancelling(seed)
         sample = world.sample(1000, seed=1000 + seed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.presentation.figures import BLUE, COLUMN, GREY, Figure
+from calmoe.auditing.presentation.figures import BLUE, COLUMN, Figure
 from calmoe.auditing.presentation.glossary import rate_name
 from calmoe.auditing.presentation.numbers import cells, headings
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
@@ -105,12 +105,14 @@ CAPTION = (
 
 def draw_diagram(diagram: Diagram, canvas: "Canvas") -> str:
     """The reliability diagram above the share of rows in each bin."""
+    from calmoe.render.plots import draw_bins, draw_diagonal  # with matplotlib
+
     above, below = canvas.subplots(2, 1, sharex=True, height_ratios=(4, 1))
     used = diagram.count > 0
     x, y = diagram.confidence[used], diagram.right[used]
-    error = np.stack([y - diagram.right_low[used], diagram.right_high[used] - y])
-    above.plot([0, 1], [0, 1], color=GREY, linewidth=0.6, linestyle=":")
-    above.errorbar(x, y, error, color=BLUE, marker="s", linewidth=0.8)
+    interval = np.stack([diagram.right_low[used], diagram.right_high[used]], axis=1)
+    draw_diagonal(above, lw=0.6)
+    draw_bins(above, x, y, interval, color=BLUE, marker="s", lw=0.8)
     above.set(ylabel="how often right", xlim=(max(float(x.min()) - 0.05, 0), 1.01), ylim=(0, 1.01))
     below.bar(x, diagram.count[used] / diagram.count.sum(), width=0.6 / len(diagram.count), color=BLUE)
     below.set(xlabel="confidence", ylabel="rows")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calmoe.auditing.presentation.figures import BLACK, BLUE, COLUMN, GREY, VERMILION, Figure
+from calmoe.auditing.presentation.figures import BLACK, BLUE, COLUMN, VERMILION, Figure
 from calmoe.auditing.presentation.glossary import rate_name
 from calmoe.auditing.presentation.numbers import cells, headings, in_words
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
@@ -95,14 +95,16 @@ def _populations(target: Target) -> dict[str, Scores]:
 
 def draw_diagrams(target: Target, canvas: "Canvas") -> str:
     """How often rows of a confidence are right: on the source, predicted for the target, and actually."""
+    from calmoe.render.plots import draw_bins, draw_diagonal  # with matplotlib
+
     axes, populations = canvas.add_subplot(), _populations(target)
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.6, linestyle=":")
+    draw_diagonal(axes, lw=0.6)
     for name, scores in populations.items():
         title, colour, marker = LOOKS[name]
         shown = scores.share >= SHOWN
         x, y = scores.confidence[shown], scores.right[shown]
-        error = np.stack([y - scores.right_low[shown], scores.right_high[shown] - y])
-        axes.errorbar(x, y, yerr=error, color=colour, marker=marker, label=title, linewidth=0.8)
+        interval = np.stack([scores.right_low[shown], scores.right_high[shown]], axis=1)
+        draw_bins(axes, x, y, interval, color=colour, marker=marker, label=title, lw=0.8)
     least = min(float(scores.confidence[scores.share >= SHOWN].min()) for scores in populations.values())
     axes.set(xlabel="confidence", ylabel="how often right", xlim=(max(least - 0.05, 0), 1.01), ylim=(0, 1.01))
     axes.legend(loc="lower right")
