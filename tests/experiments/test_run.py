@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from typer.testing import CliRunner
 
@@ -208,3 +209,42 @@ def test_predictions_have_a_home_in_another_copy(finished, tmp_path):
     copy = shutil.copytree(finished, tmp_path / "copy")
     assert Run.open(Path(copy)).rows == read_results(finished)
     assert torch.equal(predictions(copy, "theirs").test.output.log_probs, model.test.output.log_probs)
+
+
+# --- averaged weights and pooled views
+
+
+def test_one_training_is_read_four_ways(tiny, quiet, tmp_path):
+    """Average and last weights, with and without views: each has its scores, and old keys stay."""
+    spec = narrowed(with_settings(tiny, ["average=0.9", "views=5"]), methods=("vanilla", "mocae", "sharp"))
+    outcome = run(spec, tmp_path / "run", console=quiet)
+    assert outcome.exit_code == 0
+    plain = run(narrowed(tiny, methods=("vanilla", "sharp")), tmp_path / "plain", console=quiet)
+    last = {row["method"]: row for row in plain.rows}
+    for row in outcome.rows:
+        for reading in ("views_", "last_", "last_views_"):
+            assert {
+                f"{reading}{name}" for name in ("accuracy", "ece_ts", "nll_ts", "hard_ece_ts")
+            } <= row.keys()
+        if row["method"] in last:
+            for name in ("accuracy", "ece", "nll_ts", "brier"):
+                assert row[f"last_{name}"] == last[row["method"]][name]
+            assert row["nll"] != row["last_nll"]
+    opened = Run.open(tmp_path / "run")
+    predictions = opened.folder.predictions(opened.finished()[0].key)
+    assert (
+        predictions["views_test"].output.log_routing.shape[1]
+        == 5 * predictions["test"].output.log_routing.shape[1]
+    )
+    weights = safetensors.torch.load_file(opened.folder.node(opened.finished()[0].key) / "model.safetensors")
+    assert not any(name.startswith("average.") for name in weights)
+    warmups = [{n.key for n in r.nodes if not n.method} for r in (opened, Run.open(tmp_path / "plain"))]
+    assert warmups[0] == warmups[1]  # what follows the warm-up does not change it
+    page = write_report([tmp_path / "run"], tmp_path / "report").page.read_text()
+    assert "ECE+views+TS" in page
+
+
+def test_texts_and_tables_have_no_views(tiny, quiet, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="digits has at most 5: give views=5 or fewer"):
+        run(with_settings(tiny, ["views=10"]), tmp_path / "run", console=quiet)
+    assert not (tmp_path / "run").exists()

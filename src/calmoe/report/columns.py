@@ -51,6 +51,10 @@ COLUMNS = {
         Column(
             "brier_ts", "Brier+TS", "proper", ("main", "scores", "paired", "targets scores", "targets paired")
         ),
+        Column("views_accuracy", "Accuracy+views", "accuracy", ("main",), max),
+        Column("views_ece_ts", "ECE+views+TS", "calibration", ("main",)),
+        Column("views_hard_ece_ts", "Hard ECE+views+TS", "calibration", ("main",)),
+        Column("views_nll_ts", "NLL+views+TS", "proper", ("main",)),
         Column("worst_group_accuracy", "Worst-Group Accuracy", "worst group", ("scores",), max),
         Column("worst_group_ece", "Worst-Group ECE", "worst group", ("scores",)),
         Column("worst_group_ece_ts", "Worst-Group ECE+TS", "worst group", ("scores",)),
