@@ -159,7 +159,8 @@ def test_every_column_stands_in_tables_that_there_are():
 
 
 def test_the_order_of_columns():
-    assert columns_in("main") == (*columns_in("paper"), "nll_ts", "brier_ts")
+    pooled = ("views_accuracy", "views_ece_ts", "views_hard_ece_ts", "views_nll_ts")
+    assert columns_in("main") == (*columns_in("paper"), "nll_ts", "brier_ts", *pooled)
     assert columns_in("paired") == (
         "accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts",
     )  # fmt: skip

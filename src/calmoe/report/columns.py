@@ -16,7 +16,7 @@ TABLES = {  # what a card's `tables` can name
     "targets scores": "proper scores by target",
     "targets paired": "differences to the baseline by target",
 }
-KINDS = ("accuracy", "calibration", "proper", "worst group")  # from left to right
+KINDS = ("accuracy", "calibration", "proper", "views", "worst group")  # from left to right
 PROPER_FIRST = ("accuracy", "proper", "calibration", "worst group")
 ORDERS = {"paired": PROPER_FIRST, "summary": PROPER_FIRST}  # the tables with another order
 
@@ -51,10 +51,10 @@ COLUMNS = {
         Column(
             "brier_ts", "Brier+TS", "proper", ("main", "scores", "paired", "targets scores", "targets paired")
         ),
-        Column("views_accuracy", "Accuracy+views", "accuracy", ("main",), max),
-        Column("views_ece_ts", "ECE+views+TS", "calibration", ("main",)),
-        Column("views_hard_ece_ts", "Hard ECE+views+TS", "calibration", ("main",)),
-        Column("views_nll_ts", "NLL+views+TS", "proper", ("main",)),
+        Column("views_accuracy", "Accuracy+views", "views", ("main",), max),
+        Column("views_ece_ts", "ECE+views+TS", "views", ("main",)),
+        Column("views_hard_ece_ts", "Hard ECE+views+TS", "views", ("main",)),
+        Column("views_nll_ts", "NLL+views+TS", "views", ("main",)),
         Column("worst_group_accuracy", "Worst-Group Accuracy", "worst group", ("scores",), max),
         Column("worst_group_ece", "Worst-Group ECE", "worst group", ("scores",)),
         Column("worst_group_ece_ts", "Worst-Group ECE+TS", "worst group", ("scores",)),
