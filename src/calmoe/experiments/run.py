@@ -177,8 +177,11 @@ class Run:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The sealed rows if they name just the finished models; else rows computed from predictions."""
-        rows = self.folder.results()
+        """The sealed rows if they are of the finished models and judged as now; else computed anew.
+
+        Rows that a calmoe sealed which did not say how it judged are taken as they are.
+        """
+        rows = self.current_rows() or self.folder.results(evaluation=None)
         named = {(m.value, m.method, m.seed, p) for m in self.finished() for p in m.protocols}
         there = [(r.get("value"), r["method"], r["seed"], r["protocol"]) for r in rows or ()]
         whole = rows is not None and len(there) == len(named) and {*there} == named

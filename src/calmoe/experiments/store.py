@@ -21,10 +21,10 @@ from typing import Any
 import safetensors.torch
 
 from calmoe.errors import InputError
+from calmoe.experiments.checked_files import check_sessions, parse_rows, read_history, read_results_file
 from calmoe.experiments.plan import Node
 from calmoe.experiments.record import Record, parse_record
 from calmoe.experiments.sealing import MARK, digest_of, read_seal, read_sealed, seal, write_sealed
-from calmoe.experiments.validation import check_sessions, parse_rows, read_history, read_results_file
 from calmoe.files import (
     hold,
     inside,
