@@ -18,16 +18,13 @@ import torch
 from scipy.special import expit, logit
 
 from calmoe.auditing import (
-    WORLDS,
     Configurations,
     Estimate,
-    World,
     aggregate,
     auditors,
     certificates,
     fragility,
     hidden,
-    multiclass,
     repair,
 )
 from calmoe.auditing.sections.auditors import levels
@@ -39,6 +36,7 @@ from calmoe.auditing.target.predict import predict_target
 from calmoe.calibration import RoutingRecalibration
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
+from calmoe.worlds import WORLDS, World, multiclass
 from calmoe.worlds.binary import broken, confident, shifted
 from calmoe.worlds.finite import Finite
 

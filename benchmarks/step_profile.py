@@ -106,7 +106,7 @@ def main() -> None:
         medians[name] = statistics.median(seconds)
         print(f"{name}: median epoch {medians[name]:.3f} s of {EPOCHS} (batch {BATCH}, {ROWS:,} images)")
         trainer.cursor.zero_()
-        found = kernels(trainer._step(stage, trainer._resident("mixture"), BATCH))
+        found = kernels(trainer._step(stage, trainer._resident("mixture"), trainer.settings, BATCH))
         total = sum(time for time, _ in found.values())
         for kind, (time, count) in sorted(found.items(), key=lambda item: -item[1][0]):
             print(f"  {kind:<26} {time:8.1f} µs  {time / total:5.1%}  {count:5.0f} kernels a step")

@@ -2,7 +2,7 @@
 
 import multiprocessing
 
-IMPORTED = ("torch", "torchmetrics", "calmoe.cli", "calmoe.experiments.runner", "calmoe.report.write")
+IMPORTED = ("torch", "torchmetrics", "calmoe.commands", "calmoe.experiments.runner", "calmoe.report.write")
 
 
 def server():

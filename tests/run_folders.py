@@ -1,8 +1,8 @@
 """Run folders and their records, as tests need them."""
 
-import json
 import shutil
 
+from calmoe.experiments.record import Record
 from calmoe.predictions import Predictions
 
 
@@ -14,6 +14,13 @@ def drop(run, method, seed=42):
             shutil.rmtree(mark.parent)
 
 
-def plain(spec):
-    """The record of a run with this spec, as far as it goes."""
-    return {"spec": json.loads(json.dumps(spec, default=vars))}
+def record_of(spec, **facts):
+    """The record of a run with this spec."""
+    data = {
+        "device": "cpu",
+        "fingerprint": "",
+        "training_fingerprint": "",
+        "hard": None,
+        "training_version": 2,
+    }
+    return Record(spec=spec, **{**data, "protocols": (spec.protocol,), **facts})

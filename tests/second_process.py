@@ -3,7 +3,7 @@
 import os
 import sys
 
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.training import Trainer
 
 

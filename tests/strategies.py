@@ -1,5 +1,6 @@
-"""Random inputs for property tests: losses and mixtures, with the awkward ones among them."""
+"""Random inputs for property tests: losses and mixtures, with the awkward ones among them; and the KL."""
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 
@@ -31,3 +32,9 @@ def random_output(
     routing = scale * torch.randn(n, experts, generator=source, dtype=dtype)
     logits = scale * torch.randn(n, experts, classes, generator=source, dtype=dtype)
     return combine(routing.log_softmax(1), logits.log_softmax(2))
+
+
+def divergence(density: np.ndarray, probability: np.ndarray | None = None) -> float:
+    """KL = E[a log a] of a density a of mean 1, over rows of equal or of these probabilities."""
+    logs = np.log(np.where(density > 0, density, 1.0))
+    return float(np.mean(density * logs) if probability is None else (probability * density * logs).sum())

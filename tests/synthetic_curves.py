@@ -6,6 +6,9 @@ import torch
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.report.curves import curves
+from calmoe.report.figure_cards import RunNumbers, draw_figures
+from calmoe.report.figure_list import run_figures
+from calmoe.report.sections import CONFIDENCE, FRONTIER, GROUPS, INSIDE
 
 HISTORY = [
     {"epoch": 1, "loss": 1.0},
@@ -49,3 +52,20 @@ def run(methods=("vanilla", "robust"), seeds=(1, 2, 3), hard="hard", **options):
         for i, method in enumerate(methods)
         for seed in seeds
     ]
+
+
+def numbers(curves, hard=True, **more):
+    """What a run's page knows about these curves."""
+    return RunNumbers(dataset="digits", protocol="corrected", curves=curves, hard=hard, **more)
+
+
+def draw(curves):
+    """The figures that take curves, by name, and by name why one is missing."""
+    captioned, missing = draw_figures(run_figures(), numbers(curves))
+    return {name: figure for name, (figure, _) in captioned.items()}, missing
+
+
+def draw_without_curves(cards, numbers):
+    """As `draw_figures`, without the figures that take curves: they take seconds and have their own tests."""
+    slow = (CONFIDENCE, FRONTIER, GROUPS, INSIDE)
+    return draw_figures([card for card in cards if card.section not in slow], numbers)

@@ -24,10 +24,10 @@ def test_two_processes_equal_one(ranks, name, split):
     value.backward()
     expected = [value.detach(), *(p.grad for p in head.parameters())]
     for rank in ranks:
-        for found, wanted in zip(rank[f"{split}/{name}"], expected, strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-        for found, wanted in zip(rank[f"{split}/{name}/weights"], expected[1:], strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+        for given, wanted in zip(rank[f"{split}/{name}"], expected, strict=True):
+            torch.testing.assert_close(given, wanted, rtol=1e-9, atol=1e-12)
+        for given, wanted in zip(rank[f"{split}/{name}/weights"], expected[1:], strict=True):
+            torch.testing.assert_close(given, wanted, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("split", SPLITS)

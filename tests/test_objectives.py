@@ -142,10 +142,10 @@ def test_a_tilt_in_a_tensor_is_the_same_tilt(values, eta):
         for tilt in (eta, torch.tensor(eta, dtype=torch.float64)):
             leaf = values.clone().requires_grad_()
             value = reduce(leaf, tilt)
-            found = value.detach(), torch.autograd.grad(value, leaf)[0]
+            result = value.detach(), torch.autograd.grad(value, leaf)[0]
             if tilt is eta:
-                expected = found
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+                expected = result
+        torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
     with pytest.raises(InputError, match="one number"):
         tilted_mean(values, torch.ones(2))
 

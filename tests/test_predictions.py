@@ -276,7 +276,7 @@ def test_groups_and_labels_from_pandas_and_numpy(tmp_path):
         p.save(tmp_path / "p.safetensors")
     loaded = Predictions.load(tmp_path / "p.safetensors")
     assert {k: v.tolist() for k, v in loaded.groups.items()} == {k: v.tolist() for k, v in p.groups.items()}
-    with pytest.raises(InputError, match='"mixed" must hold 2 booleans, numbers or strings'):
+    with pytest.raises(InputError, match="'mixed' must hold 2 booleans, numbers or strings"):
         Predictions.from_probs(probs, groups={"mixed": np.array(["a", 1], dtype=object)})
 
 
@@ -345,7 +345,7 @@ def with_value(name, row, value):
         ({"labels": torch.full((12,), 5)}, "labels must lie between 0 and 4: row 0 has 5"),
         ({"labels": torch.tensor([-1, *[0] * 11])}, "row 0 has -1"),
         ({"labels": torch.zeros(11).long()}, "labels must be 12 integers"),
-        ({"groups": {"hard": [True]}}, 'group column "hard" must hold 12'),
+        ({"groups": {"hard": [True]}}, "group column 'hard' must hold 12"),
     ],
 )
 def test_bad_tensors_are_named(changes, message):
@@ -356,7 +356,7 @@ def test_bad_tensors_are_named(changes, message):
 
 @pytest.mark.parametrize("groups", [{"a": ["x", "\ud800"]}, {"\udfff": [1, 2]}])
 def test_halves_of_surrogate_pairs_are_named(groups):
-    with pytest.raises(InputError, match=r'group column "(a|\\udfff)" holds half of a surrogate pair'):
+    with pytest.raises(InputError, match=r"group column '(a|\\udfff)' holds half of a surrogate pair"):
         Predictions.from_probs(np.full((2, 2), 0.5), groups=groups)
 
 
@@ -421,22 +421,22 @@ def test_bad_files_are_named(tmp_path):
         (
             "text.csv",
             b"prob_0,prob_1,label\n0.5,half,0\n",
-            'column "prob_1" must hold numbers only: line 2 has "half"',
+            "column 'prob_1' must hold numbers only: line 2 has 'half'",
         ),
         (
             "blank.csv",
             b"prob_0,prob_1\n0.5,0.5\n0.5,\n",
-            'column "prob_1" must hold numbers only: line 3 is blank',
+            "column 'prob_1' must hold numbers only: line 3 is blank",
         ),
         (
             "cat.csv",
             b"prob_0,prob_1,label\n0.5,0.5,0\n0.5,0.5,cat\n",
-            'column "label" must hold numbers only: line 3 has "cat"',
+            "column 'label' must hold numbers only: line 3 has 'cat'",
         ),
         (
             "nothing.csv",
             b"prob_0,prob_1,label\n0.5,0.5,\n",
-            'column "label" must hold numbers only: line 2 is blank',
+            "column 'label' must hold numbers only: line 2 is blank",
         ),
         ("both.csv", b"prob_0,label,labels\n1,0,0\n", "both `label` and `labels`"),
         (
@@ -522,7 +522,7 @@ def test_damaged_and_misnamed_archives(tmp_path):
 def test_a_parquet_column_of_no_plain_kind_is_named(tmp_path, values, kind):
     table = pa.table({"prob_0": [1.0, 1.0], "where": values})
     message = bad_file(tmp_path / "p.parquet", lambda p: pq.write_table(table, p))
-    assert f'column "where" holds {kind}' in message
+    assert f"column 'where' holds {kind}" in message
     assert "give booleans, numbers or strings" in message
 
 
@@ -534,8 +534,8 @@ def test_parquet_categories_and_decimals_are_read(tmp_path):
     }
     pq.write_table(pa.table({"prob_0": [1.0, 1.0]} | values), tmp_path / "p.parquet")
     groups = Predictions.load(tmp_path / "p.parquet").groups
-    told = {name: column.tolist() for name, column in groups.items()}
-    assert told == {"words": ["b", "a"], "levels": [2, 1], "price": [1.5, 2.25]}
+    lists = {name: column.tolist() for name, column in groups.items()}
+    assert lists == {"words": ["b", "a"], "levels": [2, 1], "price": [1.5, 2.25]}
 
 
 def test_any_damage_is_one_line(tmp_path):
@@ -608,7 +608,7 @@ def test_asking_for_what_is_not_there():
     p = predictions(labels=False)
     with pytest.raises(InputError, match="carry no labels"):
         _ = p.known_labels
-    with pytest.raises(InputError, match=r'no group column "x" .*they have: agreement, domain, hard, level'):
+    with pytest.raises(InputError, match=r"no group column 'x' .*they have: agreement, domain, hard, level"):
         p.group("x")
     with pytest.raises(InputError, match="not boolean"):
         p.subset("domain")

@@ -227,8 +227,8 @@ def test_the_order_of_memory_does_not_matter():
     strided = [torch.randn(4, 3, 2, 10)[..., ::2].copy_(against[0]), against[1]]
     for main, calibration in ((lasting, against), (plain, strided), (lasting, strided), (strided, lasting)):
         wanted = expected if main is not strided else rectify(against, plain)
-        found = rectify(main, calibration)
-        for a, b, like in zip(found, wanted, main, strict=True):
+        rectified = rectify(main, calibration)
+        for a, b, like in zip(rectified, wanted, main, strict=True):
             torch.testing.assert_close(a, b)
             assert a.stride() == like.stride() or main is strided
 
@@ -265,8 +265,8 @@ def test_rectified_backward_projects_all_parameters_or_some():
         g = torch.autograd.grad(main, parameters, retain_graph=True)
         c = torch.autograd.grad(calibration, parameters, retain_graph=True)
         rectified_backward(*_again(head, seed), parameters)
-        for found, wanted in zip(parameters, rectify(g, c), strict=True):
-            torch.testing.assert_close(found.grad, wanted)
+        for parameter, wanted in zip(parameters, rectify(g, c), strict=True):
+            torch.testing.assert_close(parameter.grad, wanted)
         only = list(head.experts.parameters())
         rectified_backward(*_again(head, seed), parameters, only=only)
         expected = dict(zip(only, rectify(g[:2], c[:2]), strict=True))

@@ -1,6 +1,6 @@
 """`python -m calmoe` is the command line."""
 
-from calmoe.cli import app
+from calmoe.commands import app
 
 if __name__ == "__main__":
     app(prog_name="calmoe")

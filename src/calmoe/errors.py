@@ -15,7 +15,7 @@ class InputError(ValueError):
 
 @contextmanager
 def about(path: str | Path) -> Iterator[None]:
-    """What is wrong inside is wrong with this file: its line begins with the path."""
+    """Put the path before the message of every InputError that is raised inside."""
     try:
         yield
     except InputError as error:
@@ -34,11 +34,19 @@ def check_known(kind: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"unknown {kind} {shown(name)}: {'; '.join(hints)}")
 
 
+def refusal(name: str, wanted: str, value: object) -> InputError:
+    """The error for an argument or a field that must be something else."""
+    return InputError(f"{name} must be {wanted}, not {shown(value)}")
+
+
 def shown(value: object, most: int = 200) -> str:
-    """A value as Python writes it, in one line; of a long one the beginning and the end.
+    """A value as Python writes it, in one line; a long one without its middle.
 
     >>> shown("north"), shown("x" * 1000, most=9)
     ("'north'", "'xxx…xxx'")
     """
-    text = " ".join(repr(value).splitlines())
+    try:
+        text = " ".join(repr(value).splitlines())
+    except RecursionError:
+        text = "something deeply nested"
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"

@@ -1,4 +1,4 @@
-"""Text from files and folders, made harmless for where it goes; what is plain stays as it is.
+"""Text from files and folders, made harmless for the place where it goes; plain text stays as it is.
 
 A terminal gets `visible` text; Markdown, LaTeX and CSV have their own function here, HTML has Python's own.
 """
@@ -8,7 +8,7 @@ import unicodedata
 
 
 def visible(text: str) -> str:
-    r"""In one line, for a terminal: what steers it, breaks lines, hides or cannot be written is escaped.
+    r"""One line for a terminal: characters that steer it, break lines, hide or cannot be written are escaped.
 
     >>> print(visible("\x1b[2Jnorth\nsouth \u202e"), visible("caf\udce9.csv"), visible("café, η ≥ 2"))
     \x1b[2Jnorth\nsouth \u202e caf\xe9.csv café, η ≥ 2

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and only inside the folder that is meant."""
+"""Files, written whole or not at all, and only inside the folder that is meant."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ LONGEST = 255 - len("..") - 16  # bytes of a name: its temporary name is that mu
 
 @contextmanager
 def writing_whole(path: str | Path) -> Iterator[BinaryIO]:
-    """A stream under a temporary name beside `path`, renamed at the end; if anything fails, it goes."""
+    """A stream under a temporary name beside `path`, renamed at the end or, if anything fails, removed."""
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}: create it first")
@@ -49,7 +49,7 @@ def write_whole(path: str | Path, data: bytes) -> None:
 
 
 def unfinished(name: str) -> str:
-    """The name that the file was to have, if `name` is one of `writing_whole`'s; else "".
+    """The final name behind a temporary name that `writing_whole` gave; "" for any other name.
 
     >>> unfinished(".audit.json.0123456789abcdef"), unfinished(".bashrc")
     ('audit.json', '')
@@ -59,16 +59,17 @@ def unfinished(name: str) -> str:
 
 
 def leftovers(folder: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
-    """What a killed process left half-written, of the files that are `ours` by name."""
+    """The half-written files of a killed process, if their final names are `ours`."""
     for path in sorted(folder.iterdir()):
         if ours(unfinished(path.name)) and path.is_file() and not path.is_symlink():
             yield path
 
 
 def inside(folder: Path, *names: str) -> Path:
-    """The path of these names in `folder`: every name that some file's content gives becomes a path here.
+    """The path of these names in `folder`. Names that come from a file's content become paths only here.
 
-    What leads out is refused: a name of several parts, and a link. So is what no file system takes.
+    It refuses what may lead out of the folder, a name of several parts or a link, and what no file system
+    takes as a name.
 
     >>> inside(Path("report"), "tables", "corrected.tex").as_posix()
     'report/tables/corrected.tex'
@@ -92,7 +93,7 @@ def inside(folder: Path, *names: str) -> Path:
 
 
 def is_name(name: str) -> bool:
-    r"""Whether a file or folder can have this name, in the folder where it is put and in no other.
+    r"""Whether a file or folder can have this name without leaving the folder that it is put into.
 
     >>> [is_name(name) for name in ("sketch", "../sketch", "/sketch", "..", "", "\0", "s" * 256)]
     [True, False, False, False, False, False, False]
@@ -102,17 +103,17 @@ def is_name(name: str) -> bool:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """A stream of a file on disk; links, devices and pipes, which may have no end, are refused unread."""
+    """Open a file on disk for reading; refuse links, and devices and pipes, which may have no end."""
     return _open(path, os.O_RDONLY)
 
 
 def open_lock(path: Path) -> BufferedReader:
-    """The file to lock, made if it is not there and otherwise left as it is; what is no file is refused."""
+    """Open the file to lock, and create it if need be; refuse links and what is no file."""
     return _open(path, os.O_RDWR | os.O_CREAT)
 
 
 def hold(handle: int, busy: str) -> None:
-    """Lock what is open; an InputError says `busy` where another process holds it."""
+    """Lock an open file; where another process holds the lock, raise an InputError that says `busy`."""
     import fcntl  # Windows has none
 
     try:
@@ -135,7 +136,7 @@ def _open(path: Path, flags: int) -> BufferedReader:
 
 
 def is_utf8(text: str) -> bool:
-    r"""Whether it can be written: a lone surrogate, as JSON or bytes of another encoding leave it, cannot.
+    r"""Whether UTF-8 has the text: it has no lone surrogates, which JSON or bytes of other encodings leave.
 
     >>> is_utf8("café"), is_utf8("\ud800")
     (True, False)
@@ -156,7 +157,7 @@ def legible(path: str | Path) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """UTF-8; the bytes of a path that are not, as Python holds them, become JSON's \\udc80 to \\udcff."""
+    """JSON in UTF-8; bytes of a path that are not UTF-8 become JSON's \\udc80 to \\udcff."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     return text.encode(errors="backslashreplace")
 

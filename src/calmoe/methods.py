@@ -1,26 +1,59 @@
 """Method cards: all that anybody needs to know about a method, one row each.
 
 A method is data: a head, an objective after the warm-up, a rule for the gradient, a step after training, and
-how the method looks in tables and figures. A user's own method is `register(Method(...))`.
+how the method looks in tables and figures. A user's own method is `register(Method(...))`; an objective of
+one's own is one more entry of `OBJECTIVES`, with the settings that it reads.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from calmoe.errors import InputError
 from calmoe.files import is_name
+from calmoe.objectives import (
+    ERM,
+    CVaR,
+    EntropicRisk,
+    Objective,
+    RobustFiltered,
+    RobustMoE,
+    brier,
+    cross_entropy,
+)
+
+
+class Setting(NamedTuple):
+    """A number that only one objective reads: `--set NAME=VALUE` changes it."""
+
+    default: float
+    low: float = 0.0
+    high: float = math.inf
+
+
+class Recipe(NamedTuple):
+    """An objective: `make` takes its settings by name, and loss=.
+
+    `settings` are fields of `TrainingSettings`; `own` declares those that no other objective has.
+    """
+
+    make: Callable[..., Objective]
+    settings: tuple[str, ...] = ()
+    own: Mapping[str, Setting] = {}
+
 
 FAMILIES = ("baseline", "robust", "beyond", "own")  # the order of tables; "beyond" the paper
 HEADS = ("mixture", "single")
-OBJECTIVES = {  # the settings that each objective reads
-    "erm": (),
-    "tilted": ("eta",),
-    "filtered": ("eta", "regret", "disagreement"),
-    "entropic": ("eta",),
-    "cvar": ("gamma",),
+OBJECTIVES: dict[str, Recipe] = {
+    "erm": Recipe(ERM),
+    "tilted": Recipe(RobustMoE, ("eta",)),
+    "filtered": Recipe(RobustFiltered, ("eta", "regret", "disagreement")),
+    "entropic": Recipe(EntropicRisk, ("eta",)),
+    "cvar": Recipe(CVaR, ("gamma",)),
 }
-LOSSES = ("cross_entropy", "brier")
-GRADIENTS = {"plain": (), "rectified": ("filter_fraction", "filter_variant")}
+LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
+GRADIENTS = {"plain": (), "rectified": ("filter_fraction", "filter_variant")}  # and the settings they read
 POST_HOC = (None, "per_expert_temperature")
 SPARE = (("#332288", "p"), ("#aa4466", "d"), ("#117733", "*"), ("#6e5a2e", "8"))  # for methods without a look
 
@@ -64,7 +97,8 @@ class Method:
     @property
     def settings(self) -> tuple[str, ...]:
         """The training settings that this method reads beside those that every method reads."""
-        return (*OBJECTIVES[self.objective], *GRADIENTS[self.gradient])
+        recipe = OBJECTIVES[self.objective]
+        return (*recipe.settings, *recipe.own, *GRADIENTS[self.gradient])
 
 
 # Colours by Okabe and Ito, which colour-blind readers tell apart, and by Tol.
@@ -137,6 +171,11 @@ METHODS = {
         Method(name="cvar", title="CVaR", family="beyond", colour="#999933", marker="h", objective="cvar"),
     )
 }
+
+
+def own_settings() -> dict[str, Setting]:
+    """The settings that single objectives declare, by name."""
+    return {name: setting for recipe in OBJECTIVES.values() for name, setting in recipe.own.items()}
 
 
 def register(method: Method) -> None:

@@ -133,8 +133,8 @@ class MixtureHead(nn.Module):
     def forward(self, features: Tensor) -> MixtureOutput:
         width = self.config["in_features"]
         if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[1] != width:
-            found = list(features.shape) if isinstance(features, Tensor) else type(features)
-            raise InputError(f"the head takes features [N, {width}], not {found}")
+            given = list(features.shape) if isinstance(features, Tensor) else type(features)
+            raise InputError(f"the head takes features [N, {width}], not {given}")
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.experts.weight.dtype)
             expert_logits = self.experts(features).unflatten(1, (self.num_experts, self.num_classes))
@@ -228,7 +228,7 @@ def _save(module: nn.Module, config: dict[str, Any], folder: str | Path) -> None
 
 
 def _read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A head's settings and the weights beside them; more weights than there are need not be built."""
+    """A head's settings and the weights beside them; refused, before it is built, if these are too few."""
     path, beside = Path(folder) / CONFIG, Path(folder) / WEIGHTS
     config = read_json(_present(path))
     with about(path):
@@ -239,9 +239,9 @@ def _read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     with about(beside):
         weights, _ = read_tensors(_present(beside))
     needed = features * experts * classes + (experts > 1) * hidden * (features + experts)
-    there = sum(tensor.numel() for tensor in weights.values())
-    if needed > there:
-        raise InputError(f"{path}: its sizes make {needed:,} weights, {beside} has {there:,}")
+    stored = sum(tensor.numel() for tensor in weights.values())
+    if needed > stored:
+        raise InputError(f"{path}: its sizes need {needed:,} weights, {beside} has {stored:,}")
     return config, weights
 
 
@@ -251,7 +251,7 @@ def _load(module: nn.Module, weights: dict[str, Tensor], folder: str | Path) -> 
         check_finite({name: weights[name] for name, _ in module.named_parameters()})  # a mask may be infinite
         own = "" if isinstance(module, MixtureHead) else "head."  # a backbone may be of another kind
         if len({tensor.dtype for name, tensor in weights.items() if name.startswith(own)}) > 1:
-            raise InputError("those of the head must be of one kind of number")
+            raise InputError("the head's must all be of one dtype")
     except InputError as error:
         path = Path(folder) / WEIGHTS
         raise InputError(f"{path}: the weights do not fit this architecture: {error}") from None

@@ -87,8 +87,8 @@ def brier(output: MixtureOutput, labels: Tensor) -> Tensor:
     """
     labels = check_batch(output, labels)
     probs = widen(output.log_probs).exp()
-    of_label = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-    return probs.square().sum(dim=1) - 2 * of_label + 1
+    label_probs = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+    return probs.square().sum(dim=1) - 2 * label_probs + 1
 
 
 @torch.no_grad()
@@ -119,16 +119,16 @@ def routing_relevant(
 
 
 def _threshold(name: str, value: float | Tensor) -> float | Tensor:
-    """A number, or a tensor without dimensions, which is not looked at."""
+    """A number; a tensor without dimensions stays as it is, unread."""
     if isinstance(value, Tensor) and not value.ndim:
         return value
-    return as_number(name, value, most=math.inf)
+    return as_number(name, value, least=-math.inf, most=math.inf)
 
 
 def check_batch(output: MixtureOutput, labels: Tensor) -> Tensor:
-    """The labels as int64, if they fit the output: what gather would let pass or say badly is refused.
+    """The labels as int64; refuses those that do not fit the output, which `gather` may accept in silence.
 
-    Values are looked at on a CPU only: a GPU need not wait, and refuses them itself.
+    It reads values on a CPU only: a GPU would have to wait, and refuses them itself.
     """
     if not isinstance(output, MixtureOutput):
         raise InputError(

@@ -1,7 +1,7 @@
-"""Folders that belong to a command: a mark says to which, and which files in them are calmoe's.
+"""Folders that belong to a command: a mark names the command, and the files that calmoe wrote there.
 
 A command writes into a folder that is new, empty or its own. It replaces and removes the files that the mark
-names; all others stand as they are.
+names, and leaves all others alone.
 """
 
 import os
@@ -21,7 +21,7 @@ PAGE = "report.html"
 class Kind(NamedTuple):
     """A kind of folder, and the option that names one.
 
-    unmarked: the names of the files that a calmoe which left no marks wrote there; none if it did not.
+    unmarked: the names of the files that an early calmoe, which left no marks, wrote into a folder.
     """
 
     name: str
@@ -49,10 +49,10 @@ def owned(folder: Path, kind: Kind) -> set[str]:
 
 @contextmanager
 def claimed(folder: Path, kind: Kind, names: Collection[str]) -> Iterator[set[str]]:
-    """Hold the folder, marked as ours with the files `names` that are to be written.
+    """Hold the folder, and mark it as ours with the files `names` that are about to be written.
 
-    Gives the names that its mark had before: without one, no file is surely ours to remove. Nothing is
-    written if the folder, or a file that has one of the names, is somebody else's.
+    Gives the names in the mark from before: only those files are surely ours to remove. Writes nothing if
+    the folder, or a file with one of the names, belongs to somebody else.
     """
     _check(folder, kind, names)
     with _alone(folder, kind):
@@ -64,10 +64,9 @@ def claimed(folder: Path, kind: Kind, names: Collection[str]) -> Iterator[set[st
 
 
 def put(folder: Path, kind: Kind, files: Mapping[str, bytes]) -> None:
-    """Write the files into the folder, all of them made before the first is written; the page comes last.
+    """Write the files into the folder, the page last; remove what calmoe wrote there only before.
 
-    What calmoe wrote there before and does not write now goes. A folder in it that has a page of its own
-    gets a mark of its own.
+    A folder inside it with a page of its own gets a mark of its own.
     """
     places = _places(files)
     for place, parts in places.items():
@@ -107,7 +106,7 @@ def _places(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
 
 
 def _check(folder: Path, kind: Kind, names: Collection[str]) -> set[str]:
-    """What `owned` says, if no foreign file has one of these names."""
+    """The names that `owned` gives; an InputError if a foreign file has one of `names`."""
     before = owned(folder, kind)
     for name in names:
         path = _at(folder, name)
@@ -144,17 +143,17 @@ def _write_mark(folder: Path, kind: Kind, names: Collection[str]) -> None:
 
 def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
     for place in {name.rpartition("/")[0] for name in names}:
-        held = _at(folder, place)
+        part = _at(folder, place)
         ours = {name.rpartition("/")[2] for name in names if name.rpartition("/")[0] == place}
-        for path in leftovers(held, ours.__contains__) if held.is_dir() else ():
+        for path in leftovers(part, ours.__contains__) if part.is_dir() else ():
             path.unlink()
 
 
 @contextmanager
 def _alone(folder: Path, kind: Kind) -> Iterator[None]:
-    """Make the folder if it is not there, and keep other processes out by a lock on the folder itself.
+    """Create the folder if need be, and keep other processes out by a lock on the folder itself.
 
-    Where nothing is put into them, the folders that were made go again.
+    Folders that were created here and stayed empty are removed again.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)

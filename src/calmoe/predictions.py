@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import Array, as_numpy, as_tensor
-from calmoe.errors import InputError, about
+from calmoe.errors import InputError, about, shown
 from calmoe.files import is_utf8, write_whole
 from calmoe.formats import FORMAT, Table, read_table
-from calmoe.formats.naming import quoted
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.validation import unique_keys
 
@@ -32,8 +31,8 @@ class Predictions:
     """What a model said about N examples, what was true, and which groups each example belongs to.
 
     groups: named columns of length N: booleans (a subset such as "hard"), numbers or strings (an attribute
-    such as "domain"). labels: whole numbers of any kind, kept as int64; None for unlabelled data. Checked on
-    construction; only that log_probs is the mixture of the experts is not, since a temperature changes it.
+    such as "domain"). labels: whole numbers of any kind, kept as int64; None for unlabelled data.
+    Construction checks everything, except that log_probs is the experts' mixture: a temperature changes it.
 
     >>> probs = np.array([[0.9, 0.1], [0.3, 0.7]])
     >>> predictions = Predictions.from_probs(probs, labels=np.array([0, 1]), groups={"hard": [False, True]})
@@ -67,7 +66,7 @@ class Predictions:
     ) -> "Predictions":
         """From probabilities: probs [N, C], and routing [N, K] with expert_probs [N, K, C] for a mixture.
 
-        probs counts as given, also where it is not the sum of routing x expert_probs (temperature scaling).
+        probs stays as it is, even if it is not the sum of routing x expert_probs (as after a temperature).
         """
         arrays = {"probs": probs, "routing": routing, "expert_probs": expert_probs, "labels": labels}
         given = {name: as_tensor(values) for name, values in arrays.items() if values is not None}
@@ -88,7 +87,7 @@ class Predictions:
     def known_labels(self) -> Tensor:
         """The labels; an error where there are none."""
         if self.labels is None:
-            named = ", ".join(f'"{name}"' for name in self.groups)
+            named = ", ".join(map(shown, self.groups))
             listed = f"; the other columns are named {named}" if named else ""
             raise InputError(
                 f"these predictions carry no labels, and this needs them: name them `labels` (`label` in a "
@@ -100,14 +99,16 @@ class Predictions:
         """The column `name`."""
         if name not in self.groups:
             known = ", ".join(sorted(self.groups)) or "none"
-            raise InputError(f'no group column "{name}" in these predictions (they have: {known})')
+            raise InputError(f"no group column {shown(name)} in these predictions (they have: {known})")
         return self.groups[name]
 
     def mask(self, name: str) -> Tensor:
         """The boolean column `name` as a mask. [N]"""
         column = self.group(name)
         if column.dtype != bool:
-            raise InputError(f'group column "{name}" is not boolean but {column.dtype}: it names no subset')
+            raise InputError(
+                f"group column {shown(name)} is not boolean but {column.dtype}: it names no subset"
+            )
         return as_tensor(column)
 
     def take(self, rows: Array) -> "Predictions":
@@ -139,7 +140,7 @@ class Predictions:
             tensors[f"group.{name}"] = as_tensor(column)
         # safetensors refuses tensors that share memory, as those of a single expert do
         alone = {k: v.to("cpu", copy=True, memory_format=torch.contiguous_format) for k, v in tensors.items()}
-        # one entry: safetensors does not keep the order of several, and equal predictions are equal bytes
+        # one entry: safetensors does not keep the order of several, and equal predictions give equal bytes
         header = {"format": FORMAT, "metadata": self.metadata, "categories": categories}
         try:
             note = json.dumps(header)
@@ -150,10 +151,10 @@ class Predictions:
 
     @classmethod
     def load(cls, path: str | Path, *, limit: int | None = None) -> "Predictions":
-        """Read a safetensors, npz, csv or parquet file and check it; a bad one gives a line that says why.
+        """Read a safetensors, npz, csv or parquet file and check it; an InputError says what is wrong.
 
-        limit: the bytes of memory that the file may unpack to; without it CALMOE_READ_LIMIT's, else 32 times
-        the file's length (at least 64 MiB, at most 8 GiB).
+        limit: the bytes of memory that the file may unpack to; by default the number in CALMOE_READ_LIMIT,
+        else 32 times the file's length (at least 64 MiB, at most 8 GiB).
         """
         with about(path):
             return _assemble(read_table(Path(path), limit))
@@ -174,7 +175,7 @@ class Predictions:
             plain = column.dtype.kind in "biuf" and column.itemsize <= 8
             if column.shape != (n,) or not (plain or column.dtype.kind == "U"):
                 raise InputError(
-                    f"group column {quoted(name)} must hold {n} booleans, numbers or strings, not shape "
+                    f"group column {shown(name)} must hold {n} booleans, numbers or strings, not shape "
                     f"{list(column.shape)} of {column.dtype}"
                 )
             _check_text(name, "".join([name, *(column.tolist() if column.dtype.kind == "U" else ())]))
@@ -191,11 +192,11 @@ def _check_text(name: str, text: str) -> None:
     """Refuse what a column of text cannot hold."""
     if not is_utf8(text):
         raise InputError(
-            f"group column {quoted(name)} holds half of a surrogate pair, which is no character: "
+            f"group column {shown(name)} holds half of a surrogate pair, which is no character: "
             "write the text again as UTF-8"
         )
     if "\0" in text:
-        raise InputError(f"group column {quoted(name)} holds a NUL character: take it out")
+        raise InputError(f"group column {shown(name)} holds a NUL character: take it out")
 
 
 def _check_shapes(parts: dict[str, Tensor]) -> None:
@@ -204,9 +205,9 @@ def _check_shapes(parts: dict[str, Tensor]) -> None:
     *probs, routing, experts = shapes
     if len(experts) == 3 and routing == experts[:2] and probs in ([], [(experts[0], experts[2])]):
         return
-    found = ", ".join(f"{name} {list(part.shape)}" for name, part in parts.items())
+    given = ", ".join(f"{name} {list(part.shape)}" for name, part in parts.items())
     expected = ", ".join(["[N, C]", "[N, K]", "[N, K, C]"][-len(parts) :])
-    raise InputError(f"shapes disagree: {found}; expected {expected}")
+    raise InputError(f"shapes disagree: {given}; expected {expected}")
 
 
 def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -> None:
@@ -221,15 +222,15 @@ def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -
     off = (gaps > tolerance).any(dim=1)
     if off.any():
         row = _first(off)
-        found = sums[row, gaps[row].argmax()]
+        worst = sums[row, gaps[row].argmax()]
         raise InputError(
-            f"{name}: probabilities sum to {found:.4g} in row {row}, not 1 ({int(off.sum())} such rows): "
+            f"{name}: probabilities sum to {worst:.4g} in row {row}, not 1 ({int(off.sum())} such rows): "
             f"{remedy}"
         )
 
 
 def _sums(probs: Tensor) -> Tensor:
-    """Over the last axis, in double precision; some rows at a time, so as not to copy all of them."""
+    """Sums over the last axis in double precision, some rows at a time to save memory."""
     return torch.cat([part.double().sum(dim=-1) for part in probs.split(ROWS)])
 
 
@@ -262,15 +263,15 @@ def _assemble(table: Table) -> Predictions:
     """
     arrays = table.arrays
     names = [log if log in arrays else name for name, log in LOGS.items()]
-    found = {name: arrays[name] for name in names if name in arrays}
-    if (names[1] in found) != (names[2] in found):
+    parts = {name: arrays[name] for name in names if name in arrays}
+    if (names[1] in parts) != (names[2] in parts):
         raise InputError("routing and experts come together: give both or neither")
-    if names[1] in found:
-        _check_shapes(found)
-    elif names[0] in found and found[names[0]].ndim != 2:
-        shape = list(found[names[0]].shape)
+    if names[1] in parts:
+        _check_shapes(parts)
+    elif names[0] in parts and parts[names[0]].ndim != 2:
+        shape = list(parts[names[0]].shape)
         raise InputError(f"{names[0]} must be [N, C], a row per example, a column per class, not {shape}")
-    log_probs, log_routing, experts = (_logs(name, found[name]) if name in found else None for name in names)
+    log_probs, log_routing, experts = (_logs(name, parts[name]) if name in parts else None for name in names)
     if log_routing is None or experts is None:
         if log_probs is None:
             raise InputError("no probabilities: expected `log_probs` or `probs`")
@@ -294,7 +295,7 @@ def _logs(name: str, values: Tensor) -> Tensor:
     low, high = values.aminmax()
     if not (low >= -1e-6 and high <= 1 + 1e-6):
         outside = ((values < -1e-6) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
-        if outside.any():  # else there is NaN, which the sums tell
+        if outside.any():  # otherwise it is NaN, and the check of the sums says so
             raise InputError(
                 f"{name} must lie between 0 and 1, row {_first(outside)} does not: give the softmax of "
                 "logits, the exp of logarithms, a hundredth of percentages"
@@ -317,7 +318,7 @@ def _whole_numbers(labels: Tensor) -> Tensor:
 
 
 def _column(name: str, values: Any) -> np.ndarray:
-    """A group column as NumPy; objects that are all strings (as pandas keeps text) or all bools as such."""
+    """A group column as a NumPy array; pandas' objects become strings or booleans where all of them are."""
     if isinstance(values, Tensor):
         return as_numpy(values)
     try:
@@ -328,12 +329,10 @@ def _column(name: str, values: Any) -> np.ndarray:
             return column.astype(column.dtype.newbyteorder("="), copy=False)
         objects = np.asarray(values, dtype=object)
     except UnicodeDecodeError:
-        raise InputError(
-            f"group column {quoted(name)} holds bytes that are not UTF-8: give strings"
-        ) from None
+        raise InputError(f"group column {shown(name)} holds bytes that are not UTF-8: give strings") from None
     except (TypeError, ValueError):
         raise InputError(
-            f"group column {quoted(name)} must hold booleans, numbers or strings, one a row"
+            f"group column {shown(name)} must hold booleans, numbers or strings, one a row"
         ) from None
     kinds = {type(value) for value in objects.flat}
     if kinds == {str}:

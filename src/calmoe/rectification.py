@@ -153,7 +153,7 @@ def rectified_backward(
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """The tensor without gaps in memory, in its own order of axes where it has none."""
+    """The tensor without gaps in memory; channels-last tensors without gaps stay as they are."""
     channels_last = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     return tensor if channels_last else tensor.contiguous()
 

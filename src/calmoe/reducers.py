@@ -4,8 +4,8 @@ Given a process group, a reducer sees the batches of all ranks as one: it return
 rank, and the gradients that DistributedDataParallel then averages are exactly the single-process ones.
 
 η may be a tensor without dimensions, so that a compiled or captured step can change it between two calls; its
-value is then not looked at, and a negative one counts as zero. Losses in half precision are reduced in
-float32, and so is the value.
+value is then not checked, and a negative one counts as zero. Losses in half precision are reduced to a value
+in float32.
 """
 
 import math
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from calmoe.arrays import as_number, widen
 from calmoe.errors import InputError
+from calmoe.roots import rising_root
 
 Tilt: TypeAlias = float | Tensor
 EMPTY = "an empty batch has no loss: give at least one example"
@@ -133,20 +134,13 @@ def solve_tilt(losses: Tensor, target: float) -> float:
     low, high = 0.0, 1.0 / spread
     while float(tilted_mean(losses, high)) < target:
         low, high = high, 2 * high
-    eta = high
-    for _ in range(200):
+
+    def excess_and_slope(eta: float) -> tuple[float, float]:
         weights = tilt_weights(losses, eta)
         level = float(weights @ losses)
-        if level < target:
-            low = eta
-        else:
-            high = eta
-        slope = float(weights @ (losses - level).square())
-        step = (target - level) / slope if slope > 0 else math.inf
-        previous, eta = eta, eta + step if low < eta + step < high else (low + high) / 2
-        if abs(eta - previous) <= 1e-14 * eta or high - low <= 1e-15 * high:
-            break
-    return eta
+        return level - target, float(weights @ (losses - level).square())
+
+    return rising_root(excess_and_slope, low, high, start=high, relative=1e-14)
 
 
 def density_ratio_bound(weights: Tensor) -> Tensor:
@@ -192,7 +186,7 @@ def _tilts(losses: Tensor, eta: Tilt, where: Tensor | None, group: Group) -> tup
 
 
 def check_tilt(eta: Tilt) -> Tilt:
-    """η as a float or a tensor; of a tensor only the shape is looked at, so that a GPU need not wait."""
+    """η as a float or a tensor; a tensor's value is not read, so that a GPU need not wait."""
     if not isinstance(eta, Tensor):
         return as_number("eta", eta, least=0)
     if eta.ndim or eta.is_complex() or eta.dtype == torch.bool:
@@ -251,7 +245,7 @@ def _count(losses: Tensor, group: Group) -> int:
 
 
 def _refuse_none(losses: Tensor, normaliser: Tensor) -> None:
-    """Refuse a batch that is empty on all ranks; a rank with examples knows, and need not look."""
+    """Refuse a batch that is empty on all ranks; a rank with examples need not read the normaliser."""
     if not len(losses) and not normaliser:
         raise InputError(EMPTY)
 

@@ -8,14 +8,14 @@ from torch import Tensor
 from calmoe.errors import InputError
 from calmoe.validation import parse_json
 
-LONGEST_HEADER = 100_000_000  # bytes, as the library has it
+LONGEST_HEADER = 100_000_000  # bytes, the library's own limit
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors by name, and the header's own notes.
 
-    The library compares lengths, offsets and shapes with the file. Of two tensors with one name it would
-    keep the last: here they are refused.
+    The library compares lengths, offsets and shapes with the file. Where two tensors share a name it would
+    keep the last; this function refuses them.
     """
     try:
         with path.open("rb") as stream:

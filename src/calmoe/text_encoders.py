@@ -15,7 +15,7 @@ from typing import Any
 from calmoe.errors import InputError, about
 from calmoe.validation import read_json, whole
 
-PADDING = -1  # fills up rows of token ids; no tokenizer's own, so that no model can disagree on it
+PADDING = -1  # fills up rows of token ids; no tokenizer has it, so that no model can disagree
 VOCABULARIES = (
     "tokenizer.json",
     "vocab.txt",
@@ -36,7 +36,7 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 WITH_CODE = (CONFIG, "tokenizer_config.json")
 LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 MOST = dict.fromkeys(LAYERS, 1000)
-SIZES = (  # of what a model builds before it reads its weights, under the names that transformers gives them
+SIZES = (  # what a model builds before it reads its weights, under the names that transformers uses
     *LAYERS,
     *("vocab_size", "type_vocab_size", "max_position_embeddings", "n_positions", "n_ctx"),
     *("hidden_size", "dim", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim"),
@@ -55,7 +55,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """All that decides how the folder's tokenizer cuts a text; without a vocabulary it is an error."""
+    """All files that decide how the folder's tokenizer cuts a text; an InputError if it has no vocabulary."""
     if not has_tokenizer(folder):
         raise InputError(
             f"{folder} has no tokenizer: {folder / VOCABULARIES[0]} (or {VOCABULARIES[1]}) is missing; "
@@ -72,9 +72,9 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def check_config(folder: Path) -> None:
-    """Where there are configurations, they must be JSON tables that name no code of the folder's own.
+    """Refuse configurations that are not JSON tables, or that name code in the folder.
 
-    The tokenizer's reader looks at the model's too.
+    Reading a tokenizer reads the model's configuration too.
     """
     for path in (folder / name for name in WITH_CODE):
         try:
@@ -93,7 +93,7 @@ def check_config(folder: Path) -> None:
 
 
 def weights_files(folder: Path) -> list[Path]:
-    """The folder's configuration and its weights, in one file or several; without either it is an error."""
+    """The folder's configuration and weights, in one file or several; an InputError if either is missing."""
     weights = sorted(folder.glob("model*.safetensors"))
     for path, present in ((folder / CONFIG, (folder / CONFIG).is_file()), (folder / WEIGHTS, bool(weights))):
         if not present:
@@ -108,7 +108,7 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def _check_sizes(folder: Path, weights: Iterable[Path]) -> None:
-    """No size in the configuration is beyond the length of the weights, no number of layers beyond reason."""
+    """Refuse sizes in the configuration beyond the length of the weights, and an absurd number of layers."""
     path, length = folder / CONFIG, sum(file.stat().st_size for file in weights)
     with about(path):
         for name, value in read_json(path).items():
@@ -117,7 +117,7 @@ def _check_sizes(folder: Path, weights: Iterable[Path]) -> None:
 
 
 def _check_index(folder: Path, weights: Iterable[Path]) -> None:
-    """The list of the parts names nothing but weights of the folder; other files are not read."""
+    """Refuse a list of parts that names anything but the folder's own weights."""
     path = folder / INDEX
     if path.is_file() and not (folder / WEIGHTS).is_file():
         index, known = read_json(path), {file.name for file in weights}
@@ -147,7 +147,7 @@ def files_digest(paths: Iterable[Path]) -> str:
 
 @contextmanager
 def transformers() -> Iterator[Any]:
-    """The transformers library, silent meanwhile; that it is not installed is an InputError."""
+    """The transformers library, silenced meanwhile; an InputError if it is not installed."""
     try:
         import transformers as library
     except ImportError:
@@ -166,7 +166,7 @@ def transformers() -> Iterator[Any]:
 
 @contextmanager
 def reading(what: str) -> Iterator[Any]:
-    """transformers at work on `what`; damaged files may raise anything, and Rust panics beside Exception."""
+    """The transformers library, to read `what`; a damaged file may raise anything, even Rust's panics."""
     with transformers() as library:
         try:
             yield library
@@ -185,7 +185,7 @@ def _from_hub(name: str) -> Path:
         raise InputError(f"there is no folder {name}; for hub names: pip install 'calmoe[text]'") from None
     try:
         return Path(snapshot_download(name, allow_patterns=[*TOKENIZER, CONFIG, "model*.safetensors*"]))
-    except Exception as error:  # of the network, of the hub, of the name: no such model
+    except Exception as error:  # no network, no hub, no such model
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
             f"there is no folder {name}, and the Hugging Face hub gave no model of that name ({reason}): "

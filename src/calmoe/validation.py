@@ -1,6 +1,6 @@
-"""What a file holds is checked before it is used: one line says which field is wrong, and what it must be.
+"""Checks of what files hold, before anything uses it: an InputError names the field and what it must be.
 
-The lines begin with the field; `calmoe.errors.about` puts the file before it.
+The message begins with the field; `calmoe.errors.about` puts the file before it.
 """
 
 import json
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.errors import InputError, about, shown
+from calmoe.arrays import EXACT, LARGEST, as_count, as_number, check_word
+from calmoe.errors import InputError, about, refusal, shown
 from calmoe.files import legible, open_regular
 
 MOST_BYTES = 16 * 2**20  # of a JSON file
@@ -22,7 +23,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def read_json(path: str | Path, most: int = MOST_BYTES) -> Any:
-    """The value in a JSON file of at most `most` bytes; that it cannot be opened is an OSError."""
+    """The value in a JSON file of at most `most` bytes; an OSError where it cannot be opened."""
     with Path(path).open("rb") as stream:
         data = stream.read(most + 1)
     with about(legible(path)):
@@ -97,66 +98,48 @@ def parse_number(text: str) -> float:
 
 
 def number(
-    field: str, value: Any, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
+    field: str, value: Any, *, least: float = -LARGEST, most: float = LARGEST, above: float | None = None
 ) -> float:
     """A finite number.
 
     >>> number("temperature", 0, above=0)
     Traceback (most recent call last):
-    calmoe.errors.InputError: temperature must be a finite number above 0, not 0
+    calmoe.errors.InputError: temperature must be a finite number > 0, not 0
     """
-    bounds = [
-        f"{word} {bound:g}"
-        for word, bound in (("above", above), ("at least", least), ("at most", most))
-        if math.isfinite(bound)
-    ]
-    if type(value) in (int, float) and abs(value) <= 1.7e308 and above < value and least <= value <= most:
-        return float(value)
-    raise _refusal(field, " ".join(["a finite number", *[" and ".join(bounds)] * bool(bounds)]), value)
+    return as_number(field, value, least, most, above)
 
 
-def whole(field: str, value: Any, *, least: int = 0, most: int = 2**53) -> int:
+def whole(field: str, value: Any, *, least: int = 0, most: int = EXACT) -> int:
     """A whole number between two bounds.
 
     >>> whole("bins", 10.0, least=1)
     Traceback (most recent call last):
     calmoe.errors.InputError: bins must be a whole number of at least 1, not 10.0
     """
-    if type(value) is int and least <= value <= most:
-        return value
-    bounds = f"of at least {least}" if most == 2**53 else f"between {least} and {most}"
-    raise _refusal(field, f"a whole number {bounds}", value)
+    return as_count(field, value, least, most)
 
 
 def boolean(field: str, value: Any) -> bool:
     """true or false."""
     if isinstance(value, bool):
         return value
-    raise _refusal(field, "true or false", value)
+    raise refusal(field, "true or false", value)
 
 
 def text(field: str, value: Any, most: int = 100_000) -> str:
     """A text of at most `most` characters."""
     if isinstance(value, str) and len(value) <= most:
         return value
-    raise _refusal(field, f"a text of at most {most:,} characters", value)
+    raise refusal(field, f"a text of at most {most:,} characters", value)
 
 
 def one_of(field: str, value: Any, words: Iterable[str]) -> str:
-    """One of these words.
-
-    >>> one_of("solver", "best", ("exact", "published"))
-    Traceback (most recent call last):
-    calmoe.errors.InputError: solver must be exact or published, not 'best'
-    """
-    known = list(words)
-    if isinstance(value, str) and value in known:
-        return value
-    raise _refusal(field, " or ".join(filter(None, [", ".join(known[:-1]), known[-1]])), value)
+    """One of these words."""
+    return check_word(field, value, words)
 
 
 def items(field: str, value: Any, *, least: int = 0, most: int = 10_000_000) -> list[Any]:
-    """A list with so many entries.
+    """A list of `least` to `most` entries.
 
     >>> items("clamp", None, least=2, most=2)
     Traceback (most recent call last):
@@ -164,7 +147,7 @@ def items(field: str, value: Any, *, least: int = 0, most: int = 10_000_000) -> 
     """
     if isinstance(value, list) and least <= len(value) <= most:
         return value
-    raise _refusal(field, f"a list of {least if least == most else f'{least} to {most:,}'}", value)
+    raise refusal(field, f"a list of {least if least == most else f'{least} to {most:,}'}", value)
 
 
 def table(field: str, value: Any, keys: Collection[str] = ()) -> dict[str, Any]:
@@ -175,7 +158,7 @@ def table(field: str, value: Any, keys: Collection[str] = ()) -> dict[str, Any]:
     calmoe.errors.InputError: sweep.values is missing
     """
     if not isinstance(value, dict):
-        raise _refusal(field, "a table", value)
+        raise refusal(field, "a table", value)
     for key in keys:
         if key not in value:
             raise InputError(f"{field}.{key} is missing" if field else f"{key} is missing")
@@ -183,7 +166,7 @@ def table(field: str, value: Any, keys: Collection[str] = ()) -> dict[str, Any]:
 
 
 def numbers(field: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Nested lists of finite numbers as an array of this shape; None: of any length but zero.
+    """Nested lists of finite numbers as an array of this shape; None stands for any length but zero.
 
     >>> numbers("coefficients", [[1, 2], [3, "4"]], (2, None))
     Traceback (most recent call last):
@@ -191,13 +174,13 @@ def numbers(field: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray
     """
     array = np.array(value, dtype=object)
     if len(array.shape) == len(shape) and all(
-        size == asked or (asked is None and size) for size, asked in zip(array.shape, shape, strict=True)
+        length == size or (size is None and length) for length, size in zip(array.shape, shape, strict=True)
     ):
-        plain = all(type(entry) in (int, float) and abs(entry) <= 1.7e308 for entry in array.flat)
+        plain = all(type(entry) in (int, float) and abs(entry) <= LARGEST for entry in array.flat)
         if plain:
             return array.astype(np.float64)
-    asked = ", ".join("any" if size is None else str(size) for size in shape)
-    raise _refusal(field, f"finite numbers [{asked}]", value)
+    sizes = ", ".join("any" if size is None else str(size) for size in shape)
+    raise refusal(field, f"finite numbers [{sizes}]", value)
 
 
 def check_shapes(weights: Mapping[str, Tensor], model: Mapping[str, Tensor]) -> None:
@@ -223,7 +206,3 @@ def check_finite(weights: Mapping[str, Tensor]) -> None:
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise InputError(f"{name} has NaN or infinite numbers")
-
-
-def _refusal(field: str, wanted: str, value: Any) -> InputError:
-    return InputError(f"{field} must be {wanted}, not {shown(value)}")

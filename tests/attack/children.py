@@ -127,7 +127,7 @@ def _become(line: str, folder: Path, act: Act | None, stderr: int) -> None:
 
 def calmoe(line: str) -> int:
     """The command's exit code."""
-    from calmoe.cli import app
+    from calmoe.commands import app
 
     sys.argv = ["calmoe", *shlex.split(line)]
     try:

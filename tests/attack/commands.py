@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typer.testing import CliRunner
 
 from attack.running import Wrong
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 
 RUNNER = CliRunner()

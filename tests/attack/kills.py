@@ -30,7 +30,7 @@ def attack(scale: float, seed: int, progress: Progress) -> list[Tally]:
         os.environ.setdefault(name, "1")
     names = [name for name in COMMANDS if scale >= LARGE or name not in SLOW]
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["calmoe.cli", "calmoe.report.write", *LATE])
+    context.set_forkserver_preload(["calmoe.commands", "calmoe.report.write", *LATE])
     with (
         tempfile.TemporaryDirectory(prefix="calmoe-kills-") as folder,
         ProcessPoolExecutor(2, context, prepare) as pool,

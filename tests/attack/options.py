@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -84,8 +84,9 @@ def nothing_trains() -> None:
         raise Forbidden("a dry run trains")
 
     runner.train = refuse
-    if not hasattr(data.DATASETS["digits"], "cache_info"):
-        data.DATASETS["digits"] = cache(data.DATASETS["digits"])
+    card = data.DATASETS["digits"]
+    if not hasattr(card.load, "cache_info"):
+        data.DATASETS["digits"] = replace(card, load=cache(card.load))
 
 
 def _token(random: Random, usual: str) -> str:

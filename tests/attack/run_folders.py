@@ -19,12 +19,13 @@ from attack.running import Lost, Target, Wrong
 from attack.running import attack as run_attack
 from attack.watching import unchanged
 from calmoe.errors import InputError
+from calmoe.experiments.run import Run
 from calmoe.experiments.sealing import MARK, read_sealed, seal, write_sealed
 from calmoe.experiments.store import RESULTS, SPEC
 from calmoe.predictions import Predictions
 from calmoe.report import curves, targets_page, write
 from calmoe.report.curves import read_curves
-from calmoe.report.run_curves import run_curves
+from calmoe.report.sources import run_curves
 
 SMALL = [f"--set={setting}" for setting in ("epochs=2", "warmup=1", "hidden=[4]", "experts=2")]
 ROWS = 24
@@ -198,7 +199,7 @@ def _check_injured(arguments: list[str], files: Files, results: bytes, seeds: Se
 
 
 def _curves(folder: Path) -> list[Any]:
-    return [json.loads(json.dumps(run_curves(_write(prepare(folder).run, folder / "run"))))]
+    return [json.loads(json.dumps(run_curves(Run.open(_write(prepare(folder).run, folder / "run")))))]
 
 
 def attempt_curves(random: Random, seeds: list[Any], folder: Path) -> None:

@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 import calmoe
 from calmoe import ownership
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import export as export_room
 from calmoe.experiments.export import export
+from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run, show_plan
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
@@ -57,8 +58,7 @@ def finished(reference, tmp_path):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take seconds, and have their own tests."""
-    monkeypatch.setattr(write, "draw", lambda curves: ({}, {}))
-    monkeypatch.setattr(write, "examples_figure", lambda examples: 1 / 0)
+    monkeypatch.setattr(write, "draw_figures", lambda cards, numbers: ({}, {}))
 
 
 @pytest.fixture(scope="module")
@@ -533,7 +533,7 @@ def test_an_export_is_whole_and_the_same_command_goes_on(reference, tmp_path, mo
     assert first == {path: path.stat().st_mtime_ns for path in (to / "vanilla-42").iterdir()}
     assert {path.name for path in to.iterdir()} == {".calmoe.json", "vanilla-42", "mocae-42"}
     before = tree(to)
-    monkeypatch.setattr(export_room, "models", lambda *_, **__: pytest.fail("made again"))
+    monkeypatch.setattr(Run, "read_models", lambda *_, **__: pytest.fail("made again"))
     export(reference, to)
     assert tree(to) == before
 
@@ -640,7 +640,7 @@ def test_a_seal_that_names_anything_else_is_broken(name, finished, spec, tmp_pat
         write_sealed(folder / MARK, mark | {"files": mark["files"] | {name: "0" * 64}})
     with pytest.raises(InputError, match="has no intact results"):
         read_results(finished)
-    assert RunFolder(finished).done([]) == set()
+    assert node.name not in Run.open(finished).done
     assert run(spec, finished).exit_code == 0  # the node is trained again
     assert read_seal(node, key=node.name) is not None
     assert (tmp_path / "victim").read_text() == "mine"

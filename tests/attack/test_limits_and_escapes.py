@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from calmoe.arrays import MOST_BINS
 from calmoe.auditing import audit
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.escaping import latex, markdown, spreadsheet, visible
 from calmoe.experiments import runner
@@ -176,7 +176,7 @@ def printed(show):
 
 
 def test_notes_are_printed_as_they_are(tmp_path):
-    shown = printed(lambda console: runner._tell(["[red]x[/red] :bomb: \x1b[2J a\nb"], console))
+    shown = printed(lambda console: runner.say_notes(["[red]x[/red] :bomb: \x1b[2J a\nb"], console))
     assert shown == "note: [red]x[/red] :bomb: \\x1b[2J a\\nb\n"
 
 

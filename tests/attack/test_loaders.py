@@ -24,13 +24,14 @@ from calmoe.backbones import ResNet, fitting_weights
 from calmoe.backbones.encoder import Encoder
 from calmoe.backbones.weights import _read as read_weights
 from calmoe.calibration import PerExpertTemperature, RoutingRecalibration, ShiftedTemperature, Temperature
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import cifar10h
 from calmoe.data.safe_pickle import read_plain
 from calmoe.data.text import _digest, token_ids
 from calmoe.errors import InputError
+from calmoe.experiments.record import parse_record
 from calmoe.experiments.sealing import read_sealed, seal, write_sealed
-from calmoe.experiments.validation import check_record, check_sessions, read_history, read_rows
+from calmoe.experiments.validation import check_sessions, parse_rows, read_history
 from calmoe.mixture import MixtureClassifier, MixtureHead, combine
 from calmoe.report.curves import curves, curves_file, read_curves
 from calmoe.text_encoders import load_tokenizer
@@ -479,15 +480,25 @@ def contents(run):
     return {**documents, rows: [json.loads(line) for line in rows.read_text().splitlines()]}
 
 
+def read_rows(path):
+    return parse_rows(path, path.read_bytes())
+
+
 def test_what_a_record_says_is_checked(run):
-    checks = {"spec.json": check_record, "environment.json": check_sessions}
+    checks = {"spec.json": parse_record, "environment.json": check_sessions}
     for path, content in contents(run).items():
         for mutant in mutants(content, 60):
             if path.name in checks:
                 loaded(checks[path.name], path, mutant)
             else:
                 reseal(path, mutant)
-                loaded({"history.json": read_history, "results.jsonl": read_rows}[path.name], path)
+                loaded(
+                    {
+                        "history.json": read_history,
+                        "results.jsonl": lambda path: parse_rows(path, path.read_bytes()),
+                    }[path.name],
+                    path,
+                )
 
 
 @pytest.mark.parametrize(

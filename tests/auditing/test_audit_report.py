@@ -4,7 +4,9 @@ import json
 import os
 import pkgutil
 import re
-from dataclasses import replace
+import subprocess
+import sys
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -14,14 +16,19 @@ from typer.testing import CliRunner
 
 import calmoe
 from calmoe import worlds
-from calmoe.auditing.progress import PARTS, TARGET, Steps
-from calmoe.auditing.statistics.tilting import divergence
-from calmoe.cli import app
+from calmoe.auditing.audit_report import SECTIONS, AuditReport, _checked
+from calmoe.auditing.presentation.figures import Figure
+from calmoe.auditing.progress import Steps
+from calmoe.auditing.sections.section import Findings, PageSection, Section
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
+from calmoe.render.page import Point
 from calmoe.worlds import WORLDS
-from strategies import generator, random_output
+from strategies import divergence, generator, random_output
+
+HEADER = {"rows", "classes", "num_experts", "of", "bins", "level", "seed", "unlike", "left_out"}
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +200,7 @@ def test_names_that_are_no_utf8_are_escaped(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("unrendered")
 def test_a_page_that_cannot_be_made_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
     report = calmoe.audit(worlds.cancelling(0).sample(50, seed=0))
-    monkeypatch.setattr("calmoe.auditing.presentation.page.page", lambda *_: 1 / 0)
+    monkeypatch.setattr("calmoe.auditing.audit_report.page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         report.save(tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -254,18 +261,79 @@ def test_progress_moves_and_ends():
     assert shares[0] == 0
     assert shares[-1] == 1
     parts = [part for part, _ in said]
-    assert list(dict.fromkeys(parts)) == [*PARTS, "done"]
-    assert min(parts.count("configurations"), parts.count("fragility")) > 2  # the long parts move inside
-    assert sum(PARTS.values()) == pytest.approx(1)
+    assert list(dict.fromkeys(parts)) == [*(s.name for s in SECTIONS if s.name != "target"), "done"]
+    assert min(parts.count("hidden miscalibration"), parts.count("fragility")) > 2  # long ones move inside
 
 
 def test_a_target_has_its_part_of_the_bar():
     said = []
-    steps = Steps(lambda part, done: said.append(done), PARTS | TARGET)
-    for part in (*PARTS, *TARGET):
-        steps.begin(part)
+    costs = {section.name: section.cost for section in SECTIONS}
+    steps = Steps(costs, lambda part, done: said.append(done))
+    for name in costs:
+        steps.begin(name)
     assert said[-1] < 0.8
     assert said == sorted(said)
+
+
+def test_each_field_of_the_report_is_filled_by_one_section():
+    """A section that fills a field the report lacks, or that another fills too, cannot stay unseen."""
+    material = _checked(worlds.cancelling(0).sample(300, seed=0), None, None, "top", 15, 0.95, 0)
+    filled = [
+        name
+        for section in SECTIONS
+        if section.asked(material)
+        for name in section.compute(material, lambda share: None).fields
+    ]
+    assert len(filled) == len(set(filled))
+    names = [field.name for field in fields(AuditReport)]
+    assert [name for name in names if name in filled] == filled  # audit.json keeps the sections' order
+    assert {*names} - {*filled} == {*HEADER, "target"}
+
+
+def test_a_section_in_the_list_speaks_draws_and_saves(tmp_path, monkeypatch):
+    """A card is all that a new section needs."""
+
+    def draw(canvas):
+        canvas.add_subplot().plot([0, 1], [0, 1])
+        return "A line that rises from the lower left to the upper right."
+
+    card = Section(
+        name="rows",
+        cost=1,
+        compute=lambda material, inside: Findings({}, {"odd rows": "none is odd"}),
+        summary=lambda report: Point("Rows", f"there are {report.rows}."),
+        figures=lambda report: [Figure("rows", "A rising line. Nothing else.", 3.0, 2.0, draw)],
+        page=lambda report, pictures: PageSection(heading="Row by row", figures=pictures),
+        files=lambda report: {"rows.txt": str(report.rows).encode()},
+    )
+    monkeypatch.setattr("calmoe.auditing.audit_report.SECTIONS", (*SECTIONS, card))
+    said = []
+    report = calmoe.audit(
+        worlds.cancelling(0).sample(50, seed=0), progress=lambda name, share: said.append(name)
+    )
+    assert "rows" in said
+    assert report.left_out["odd rows"] == "none is odd"
+    assert "Rows: there are 50." in report.summary()
+    page = report.save(tmp_path).read_text()
+    assert "Row by row" in page
+    assert "A rising line." in page
+    assert (tmp_path / "figures" / "rows.png").exists()
+    assert (tmp_path / "rows.txt").read_text() == "50"
+
+
+def test_auditing_imports_neither_matplotlib_nor_jinja2():
+    """Both load when a report is saved: `import calmoe.auditing` stays light."""
+    code = "import sys, calmoe.auditing; print({'matplotlib', 'jinja2'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
+def test_a_target_is_checked_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr("calmoe.auditing.target.checks._why_unfit", lambda *given: calls.append(given))
+    world = worlds.cancelling(0)
+    calmoe.audit(world.sample(400, seed=0), target=world.sample(400, seed=1))
+    assert len(calls) == 1
 
 
 def test_the_words_do_not_contradict_the_p_value(reports):
@@ -285,7 +353,7 @@ def test_an_ece_below_the_balance_is_explained(reports):
 
 def test_no_public_name_shadows_a_module():
     modules = {module.name for module in pkgutil.iter_modules(calmoe.auditing.__path__)}
-    assert "report" in modules
+    assert "audit_report" in modules
     assert modules.isdisjoint(calmoe.auditing.__all__)
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import calmoe
 from calmoe import worlds
 from calmoe.auditing import Estimate
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
@@ -165,7 +165,7 @@ def test_a_file_that_does_not_go_with_the_other_is_named(tmp_path):
     paths = {name: tmp_path / f"{name}.safetensors" for name in files}
     line = refused(paths["unlabelled"])
     assert line.startswith(f"error: {paths['unlabelled']}: these predictions carry no labels")
-    assert line.endswith('the other columns are named "hard", "site"')
+    assert line.endswith("the other columns are named 'hard', 'site'")
     for name, why in {
         "classes": "the source has 3 classes and the target 4",
         "experts": "the source has 2 experts and the target 3",

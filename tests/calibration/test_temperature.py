@@ -44,12 +44,12 @@ def test_the_exact_solver_finds_scipys_optimum_on_200_problems():
     for seed in range(200):
         target = 0.05 * 1000 ** (seed / 199)
         logits, labels = problem(seed, target)
-        found = Temperature().fit(logits, labels)
+        fitted = Temperature().fit(logits, labels)
         expected = scipy_optimum(logits, labels)
-        assert found.status_ == "optimum"
-        assert found.temperature_ > 0
-        assert found.temperature_ == pytest.approx(expected, rel=1e-6)
-        assert nll(logits, labels, found.temperature_) <= nll(logits, labels, expected) + 1e-15
+        assert fitted.status_ == "optimum"
+        assert fitted.temperature_ > 0
+        assert fitted.temperature_ == pytest.approx(expected, rel=1e-6)
+        assert nll(logits, labels, fitted.temperature_) <= nll(logits, labels, expected) + 1e-15
 
 
 @given(seeds, st.floats(-3, 4))
@@ -58,10 +58,10 @@ def test_the_derivative_vanishes_at_the_optimum(seed, log_target):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            found = Temperature().fit(logits, labels).temperature_
+            temperature = Temperature().fit(logits, labels).temperature_
         except CalibrationWarning:
             return
-    scores = logits / found
+    scores = logits / temperature
     slope = ((scores.softmax(1) * scores).sum(1) - scores[torch.arange(50), labels]).mean()
     assert abs(float(slope)) < 1e-9 * max(1.0, float(scores.abs().max()))
 
@@ -165,8 +165,8 @@ def test_the_published_solver_is_the_authors_recipe():
         return loss
 
     optimizer.step(closure)
-    found = Temperature(solver="published").fit(logits, labels).temperature_
-    assert found == pytest.approx(temperature.item(), rel=1e-3)
+    published = Temperature(solver="published").fit(logits, labels).temperature_
+    assert published == pytest.approx(temperature.item(), rel=1e-3)
 
 
 def test_the_published_solver_copes_with_impossible_classes():
@@ -390,7 +390,7 @@ def test_the_frontier_sweeps_the_test_set_and_marks_the_validation_choice():
 
 def test_frontier_bad_input():
     val = shifted_predictions(0, 2.0)
-    with pytest.raises(InputError, match='no group column "soft"'):
+    with pytest.raises(InputError, match="no group column 'soft'"):
         frontier(val, val, "soft")
     with pytest.raises(InputError, match="empty"):
         frontier(val, val, np.zeros(1000, dtype=bool))

@@ -162,7 +162,7 @@ def rewrite(folder, change):
         (lambda d: rewrite(d, lambda b: b"\xef\xbb\xbf\n" + b), f"{FILE}, header: it is empty"),
         (
             lambda d: rewrite(d, lambda b: b.replace(b"comment_text,split", b"Comment_Text,part", 1)),
-            r"header: no column comment_text, split \(found Comment_Text: names are case-sensitive\); docs",
+            r"header: no column comment_text, split \(there is Comment_Text: case counts\); docs",
         ),
         (
             lambda d: rewrite(d, lambda b: b.replace(b",", b";")),

@@ -452,15 +452,15 @@ def test_where_the_folder_cannot_be_written_the_users_cache_serves(root, tmp_pat
 
 def test_two_at_once_decode_once(root, decodings):
     files = sorted((root / "photo").rglob("*.*"))
-    found = []
+    images = []
     both = [
-        threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8)[0])) for _ in range(2)
+        threading.Thread(target=lambda: images.append(decoded(root, "photo", files, 8)[0])) for _ in range(2)
     ]
     for thread in both:
         thread.start()
     for thread in both:
         thread.join()
-    assert (found[0] == found[1]).all()
+    assert (images[0] == images[1]).all()
     assert len(decodings) == len(files)
 
 
@@ -476,14 +476,14 @@ def test_what_is_refused_leaves_no_cache(root):
 
 def test_a_lock_that_was_removed_is_no_lock(root):
     """One waits for the lock while the other fails and removes it with the folder."""
-    files, found = sorted((root / "photo").rglob("*.*")), []
-    waiting = threading.Thread(target=lambda: found.append(decoded(root, "photo", files, 8)[0]))
+    files, images = sorted((root / "photo").rglob("*.*")), []
+    waiting = threading.Thread(target=lambda: images.append(decoded(root, "photo", files, 8)[0]))
     with suppress(KeyboardInterrupt), image_cache._locked([root / CACHE]):
         waiting.start()
         time.sleep(0.5)  # to hash the files, and to come to the lock
         raise KeyboardInterrupt
     waiting.join()
-    assert len(found[0]) == len(files)
+    assert len(images[0]) == len(files)
     assert sorted(path.suffix for path in (root / CACHE).iterdir()) == ["", ".rgb", ".sha256"]
 
 

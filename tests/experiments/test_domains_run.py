@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,7 +12,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from calmoe.backbones import ResNet, weights_digest
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.data.image_cache import CACHE
 from calmoe.training import Trainer
@@ -23,7 +24,8 @@ SMALL = ["--methods", "vanilla,mocae", "--seeds", "42", "--set", "epochs=1", "--
 @pytest.fixture(scope="module", autouse=True)
 def _small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(DATASETS, "domains", partial(domains.load, size=32))
+        small = replace(domains.CARD, load=partial(domains.load, size=32))
+        patch.setitem(DATASETS, "domains", small)
         yield
 
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from calmoe.calibration import PerExpertTemperature, Temperature
-from calmoe.experiments.evaluation import evaluate, temperature_notes
+from calmoe.experiments.evaluation import evaluate
 from calmoe.metrics import accuracy, adaptive_ece, brier_score, ece, nll, smooth_ece
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.report import main_table, summarise
+from calmoe.report.console import temperature_notes
 
 
 def predictions(n=200, groups=True):

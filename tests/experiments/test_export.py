@@ -4,13 +4,13 @@ import torch
 from typer.testing import CliRunner
 
 from calmoe.calibration import Temperature
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments.export import export
+from calmoe.experiments.run import Run
 from calmoe.experiments.store import read_results
 from calmoe.metrics import ece, nll
 from calmoe.predictions import Predictions
-from calmoe.report.run_curves import models
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -33,7 +33,7 @@ def test_the_files_give_the_scores_of_the_results(reference, tmp_path, scaled):
 
 def test_validation_is_the_protocols_own(reference, tmp_path):
     export(reference, tmp_path)
-    for model in models(reference):
+    for model in Run.open(reference).read_models():
         own = Predictions.load(tmp_path / f"{model.method}-{model.seed}" / "validation.safetensors")
         assert torch.equal(own.output.log_probs, model.validation.output.log_probs.float())
         assert torch.equal(own.known_labels, model.validation.known_labels)
@@ -58,7 +58,7 @@ def test_nothing_is_overwritten(reference, tmp_path):
 
 
 def test_a_damaged_model_is_not_left_out_in_silence(finished, tmp_path):
-    victim = next(model for model in models(finished) if model.method == "robust")
+    victim = next(model for model in Run.open(finished).read_models() if model.method == "robust")
     for path in finished.glob("nodes/*/test.safetensors"):
         if torch.equal(Predictions.load(path).output.log_probs, victim.test.output.log_probs):
             path.write_bytes(path.read_bytes()[:-1])

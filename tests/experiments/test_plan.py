@@ -98,6 +98,8 @@ def test_keys_of_older_runs_stay_what_they_were():
     assert key("vanilla") == "efee5a7b340d01887eec338d89bc0409"
     assert key("fgr") == "4debb16e2743749cb2c5cc2e34434cf3"
     assert key("robust") == "7625f971e506736abebbcac2c2c63608"
+    assert key("robust_filtered") == "34993e12cb3e80d07654777f873007b8"
+    assert key("fgr_robust") == "dd2f2169080a35041870cf212f74f67e"
     gpu = {"dataset": "cifar10h", "device": "cuda"}
     assert key("robust_filtered", **gpu) == "3ff6d481b639208ccb6b2981c6e789e6"
 

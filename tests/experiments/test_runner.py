@@ -18,12 +18,13 @@ from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments import environment, progress, runner
 from calmoe.experiments.plan import leaves
-from calmoe.experiments.records import plan_of
+from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run, show_plan
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.files import write_whole
 from calmoe.methods import METHODS
+from calmoe.report.console import show_results
 from calmoe.training import Diverged, Stage, Trainer
 from forked import server
 from second_process import command
@@ -149,7 +150,7 @@ def test_only_report_says_what_is_missing(finished, tiny, quiet, tmp_path):
     with pytest.raises(InputError, match="there is no run in"):
         run(tiny, tmp_path / "nothing", only_report=True, console=quiet)
     assert not (tmp_path / "nothing").exists()
-    node = leaves(plan_of(tiny, RunFolder(finished).record()))["vanilla", 42]
+    node = leaves(Run.open(finished).nodes)["vanilla", 42]
     shutil.rmtree(finished / "nodes" / node.key)
     outcome = run(tiny, finished, only_report=True, console=quiet)
     assert outcome.failed == {"seed 42 vanilla": "not trained", "seed 42 mocae": "not trained"}
@@ -187,7 +188,7 @@ def test_one_is_one(tiny, tmp_path):
     one = narrowed(with_settings(tiny, ["epochs=1", "warmup=0"]), methods=("single",))
     show_plan(one, tmp_path / "run", console=console)
     assert "digits, 1 method x 1 seed: 1 epoch; 1 to do in 1 node\n" in console.file.getvalue()
-    run(one, tmp_path / "run", console=console)
+    show_results(run(one, tmp_path / "run", console=console), console)
     assert "\n1 row in " in console.file.getvalue()
 
 
@@ -225,7 +226,7 @@ def test_gamma_is_what_cvar_trains_with(tiny, quiet, tmp_path):
 
 
 def test_forked_weights_are_the_unforked_ones_bit_for_bit(reference, tiny):
-    record = RunFolder(reference).record()
+    nodes = leaves(Run.open(reference).nodes)
     trainer = Trainer(load_dataset("digits"), tiny.model, tiny.training, torch.device("cpu"))
     straight = {
         "vanilla": [Stage.of(METHODS["vanilla"], 0, 3)],
@@ -235,7 +236,7 @@ def test_forked_weights_are_the_unforked_ones_bit_for_bit(reference, tiny):
         state = trainer.initial_state("mixture", 42)
         for stage in stages:
             state = trainer.train(stage, 42, state)
-        folder = reference / "nodes" / leaves(plan_of(tiny, record))[method, 42].key
+        folder = reference / "nodes" / nodes[method, 42].key
         weights = safetensors.torch.load_file(folder / "model.safetensors")
         assert all(torch.equal(weights[name], state.tensors[f"model.{name}"]) for name in weights)
         assert len(weights) == sum(name.startswith("model.") for name in state.tensors)
@@ -448,7 +449,7 @@ def test_a_full_disk_leaves_a_run_that_goes_on(reference, tiny, quiet, tmp_path,
 
 
 def test_a_folder_of_another_trainer_is_reported_and_not_added_to(finished, tiny, quiet, monkeypatch):
-    monkeypatch.setattr("calmoe.experiments.records.TRAINING_VERSION", 99)
+    monkeypatch.setattr(runner, "TRAINING_VERSION", 99)
     assert len(run(tiny, finished, only_report=True, console=quiet).rows) == len(tiny.methods)
     with pytest.raises(InputError, match="training_version is 2 there, 99 here"):
         run(tiny, finished, console=quiet)

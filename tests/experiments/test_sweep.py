@@ -1,25 +1,28 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs
-from calmoe.experiments.records import plan_of
+from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run, show_plan
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
+from calmoe.report.console import show_results
 from calmoe.report.eta_gamma import eta_gamma
 from calmoe.report.sources import read_targets
 from calmoe.report.write import tables
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics
+from run_folders import record_of
 
 
 def plans(setting, values, **changes):
@@ -48,14 +51,14 @@ def test_an_eta_sweep_shares_one_warm_up():
     assert [str(node) for node in nodes if node.seed == 43] == [
         "seed 43 warm-up", "seed 43 robust eta 0.5", "seed 43 robust eta 1", "seed 43 robust eta 2",
     ]  # fmt: skip
-    assert [node.eta for node in nodes if node.method] == [0.5, 1.0, 2.0] * 2
+    assert [node.training.eta for node in nodes if node.method] == [0.5, 1.0, 2.0] * 2
 
 
 def test_values_that_agree_to_six_digits_are_all_trained(tiny):
     spec, values = narrowed(tiny, methods=("robust",)), (1, 1.0000001, 1.0000002)
-    record = {"training_fingerprint": "data", "device": "cpu"}
-    nodes = plan_of(spec, record, make_sweep("eta", values))
-    assert [node.eta for node in nodes if node.method] == list(values)
+    record = record_of(spec, sweep=make_sweep("eta", values))
+    nodes = record.merged(record.plans())
+    assert [node.training.eta for node in nodes if node.method] == list(values)
     assert [node.value for node in nodes if node.method] == ["eta 1", "eta 1.0000001", "eta 1.0000002"]
 
 
@@ -82,7 +85,9 @@ def test_only_the_trunk_that_an_open_method_needs_is_to_do():
 @pytest.mark.parametrize(
     ("setting", "values", "message"),
     [
-        ("gamma", None, "setting to sweep"),
+        ("gamma", None, "values of gamma"),
+        ("hidden", "1,2", "setting to sweep"),
+        ("precision", "1,2", "setting to sweep"),
         ("eta", "1,two", "numbers by commas"),
         ("eta", "", "numbers by commas"),
         ("warmup", "2.5", "whole numbers"),
@@ -111,17 +116,32 @@ def test_values_are_held_to_the_settings_own_bounds():
             make_sweep(setting, (value,)).variants(load_preset("digits"))
 
 
-@pytest.mark.parametrize(("setting", "values"), [("warmup", (0, 1, 2, 3)), ("eta", (0, 0.5, 3))])
-def test_every_value_is_exactly_the_run_with_that_setting(setting, values, tiny, quiet, tmp_path):
-    spec, sweep = narrowed(tiny, methods=("robust", "entropic")), make_sweep(setting, values)
+@pytest.mark.parametrize(
+    ("setting", "values", "methods"),
+    [
+        ("warmup", (0, 1, 2, 3), ("robust", "entropic")),
+        ("eta", (0, 0.5, 3), ("robust", "entropic")),
+        ("gamma", (1, 4), ("cvar", "robust")),
+        ("regret", (0, 100), ("robust_filtered",)),
+        ("filter_fraction", (0, 0.9), ("fgr",)),
+        ("weight_decay", (0, 1), ("vanilla", "single")),
+        ("batch", (16, 40), ("vanilla", "robust")),
+        ("learning_rate", (0.001, 0.01), ("vanilla",)),
+        ("epochs", (2, 4), ("vanilla", "robust")),
+    ],
+)
+def test_every_value_is_exactly_the_run_with_that_setting(setting, values, methods, tiny, quiet, tmp_path):
+    spec = narrowed(with_settings(tiny, ["disagreement=100"]), methods=methods)  # regret alone filters
+    sweep = make_sweep(setting, values)
     assert run(spec, tmp_path / "sweep", sweep=sweep, console=quiet).exit_code == 0
     rows = read_results(tmp_path / "sweep")
-    assert [row["value"] for row in rows if row["method"] == "robust"] == list(values)
+    assert [row["value"] for row in rows if row["method"] == methods[0]] == list(values)
+    assert len({row["nll"] for row in rows if row["method"] == methods[0]}) == len(values)
     for value in values:
-        alone = with_settings(spec, [f"{setting}={value}"])
+        alone = narrowed(spec, training=replace(spec.training, **{setting: value}))
         folder = RunFolder(tmp_path / f"alone-{value}")
         run(alone, folder.path, console=quiet)
-        for node in leaves(plan_of(alone, folder.record())).values():
+        for node in leaves(Run.open(folder.path).nodes).values():
             files = [
                 path / "nodes" / node.key / "test.safetensors" for path in (folder.path, tmp_path / "sweep")
             ]
@@ -147,8 +167,8 @@ def test_both_ends_of_a_sweep_are_vanilla(tiny, quiet, tmp_path):
         folder = RunFolder(tmp_path / f"{name}-{setting}")
         spec, sweep = narrowed(tiny, methods=(name,)), make_sweep(setting, (value,)) if setting else None
         run(spec, folder.path, sweep=sweep, console=quiet)
-        (leaf,) = leaves(plan_of(spec, folder.record(), sweep)).values()
-        probs[name, setting] = folder.predictions(leaf)["test"].output.log_probs
+        (leaf,) = leaves(Run.open(folder.path).nodes).values()
+        probs[name, setting] = folder.predictions(leaf.key)["test"].output.log_probs
     assert torch.equal(probs["robust", "warmup"], probs["vanilla", ""])
     torch.testing.assert_close(probs["robust", "eta"], probs["vanilla", ""], rtol=1e-4, atol=1e-4)
 
@@ -168,7 +188,7 @@ def test_rows_say_what_the_tilt_did_and_a_sweep_goes_on(tiny, quiet, tmp_path, m
     train = Trainer.train
     monkeypatch.setattr(Trainer, "train", lambda self, *a: trained.append(a[-1]) or train(self, *a))
     run(spec, tmp_path, sweep=make_sweep("eta", (2,)), console=quiet)
-    assert trained == [2.0]
+    assert [settings.eta for settings in trained] == [2.0]
     assert [row["value"] for row in read_results(tmp_path)][::2] == [1, 2, 4]
     assert json.loads((tmp_path / "spec.json").read_text())["sweep"]["values"] == [1, 2, 4]
 
@@ -210,7 +230,9 @@ def test_captions_do_not_name_the_swept_settings_own_value(tiny, tmp_path):
     spec = narrowed(with_settings(tiny, ["eta=3", "experts=2"]), methods=("robust",))
     for setting, values in (("eta", (1, 2)), ("warmup", (0, 1))):
         console = Console(file=io.StringIO(), width=250)
-        run(spec, tmp_path / setting, sweep=make_sweep(setting, values), console=console)
+        show_results(
+            run(spec, tmp_path / setting, sweep=make_sweep(setting, values), console=console), console
+        )
         (sources,) = read_targets([tmp_path / setting]).values()
         for text in (console.file.getvalue(), *(grid.caption for grid in tables(sources).values())):
             assert "experts=2" in text

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.experiments.spec import load_preset
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.methods import METHODS
@@ -137,7 +137,7 @@ def test_other_weights_are_another_run(finished, encoder, data, tmp_path):
     assert result.exit_code == 2
     said = "holds another run (the weights differ: other weights than those this folder was trained on):"
     assert said in result.stderr
-    assert RunFolder(finished[0]).record()["weights"] not in result.stderr
+    assert RunFolder(finished[0]).record().weights not in result.stderr
 
 
 def test_other_texts_are_another_run(finished, encoder, tmp_path):

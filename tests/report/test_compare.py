@@ -1,13 +1,12 @@
-import json
-from dataclasses import asdict
-
 import pytest
 from typer.testing import CliRunner
 
-from calmoe.cli import app
-from calmoe.experiments.spec import load_preset
+from calmoe.commands import app
+from calmoe.experiments.spec import from_table, load_preset
 from calmoe.experiments.store import RunFolder
+from calmoe.experiments.sweep import make_sweep
 from calmoe.experiments.validation import SCORES
+from run_folders import record_of
 
 ECE = [0.060, 0.062, 0.058, 0.061, 0.059]
 
@@ -29,11 +28,10 @@ def folder(
 ):
     run = RunFolder(path)
     path.mkdir()
-    spec = json.loads(json.dumps(asdict(load_preset(dataset)))) | {"target": target}
-    spec["model"] |= model
-    spec["training"] |= training or {}
-    record = {"device": "cpu", "fingerprint": "", "training_fingerprint": "", "hard": None}
-    run.write_record({**record, "spec": spec, "protocols": list(protocols), **more})
+    table = load_preset(dataset).as_table() | {"target": target}
+    table["model"] |= model
+    table["training"] |= training or {}
+    run.write_record(record_of(from_table(table), protocols=tuple(protocols), **more))
     others = dict.fromkeys(SCORES) | {"temperature": 1.0, "temperature_status": "optimum", "n": 100}
     rows = [
         {**others, "method": method, "seed": 42 + i, "protocol": protocol, "ece": value}
@@ -132,7 +130,7 @@ def test_one_seed_cannot_be_compared(tmp_path):
         ({"dataset": "digits"}, ["--dataset", "cifar10h"], "is a run on digits"),
         ({}, ["--dataset", "eta_gamma"], "the paper has no table for 'eta_gamma'"),
         ({"protocols": ["corrected"]}, [], "not judged under the published protocol"),
-        ({"sweep": {"setting": "eta", "values": [1, 2]}}, [], "is a sweep"),
+        ({"sweep": make_sweep("eta", (1, 2)), "method": "robust"}, [], "is a sweep"),
         ({"method": "entropic"}, [], "has no method of the paper's table"),
     ],
 )

@@ -6,10 +6,11 @@ import torch
 
 from calmoe.calibration import PerExpertTemperature, Temperature
 from calmoe.errors import InputError
+from calmoe.experiments.evaluation import as_method_reads
 from calmoe.metrics import accuracy, ece
 from calmoe.objectives import routing_relevant
 from calmoe.predictions import Predictions
-from calmoe.report.curves import LARGE, curves, curves_file, per_expert, reachable, read_curves
+from calmoe.report.curves import LARGE, curves, curves_file, reachable, read_curves
 from synthetic_curves import HISTORY, mixture
 
 VALIDATION, TEST = mixture(0), mixture(1)
@@ -147,8 +148,9 @@ def test_history_keeps_the_tilted_epochs(numbers):
 
 
 def test_mocae_is_the_mixture_of_calibrated_experts():
-    validation, test = per_expert(VALIDATION, TEST)
+    validation, test, temperatures = as_method_reads("mocae", VALIDATION, TEST, "corrected")
     experts = PerExpertTemperature().fit(VALIDATION.output, VALIDATION.known_labels)
+    assert temperatures == experts.temperatures_
     torch.testing.assert_close(test.output, experts.transform(TEST.output))
     torch.testing.assert_close(validation.output, experts.transform(VALIDATION.output))
     assert test.groups is TEST.groups or list(test.groups) == list(TEST.groups)

@@ -3,7 +3,7 @@ import pytest
 from calmoe.errors import InputError
 from calmoe.methods import METHODS
 from calmoe.report import published
-from calmoe.report.tables import COLUMNS, PAPER_COLUMNS
+from calmoe.report.columns import COLUMNS, columns_in
 
 TARGETS = ["pacs_photo", "pacs_art", "pacs_cartoon", "pacs_sketch"]
 PAPER_METHODS = [method.name for method in METHODS.values() if method.family in ("baseline", "robust")]
@@ -34,7 +34,7 @@ def test_spot_values(dataset, method, column, cell):
 @pytest.mark.parametrize("dataset", ["cifar10h", *TARGETS, "civilcomments"])
 def test_tables_are_complete(dataset):
     table = published(dataset)
-    columns = ["accuracy", "ece", "ece_ts"] if dataset in TARGETS else list(PAPER_COLUMNS)
+    columns = ["accuracy", "ece", "ece_ts"] if dataset in TARGETS else list(columns_in("paper"))
     assert list(table["cells"]) == PAPER_METHODS
     assert all(list(cells) == columns for cells in table["cells"].values())
     assert table["table"] == f"tab:{dataset.split('_')[0]}"
@@ -55,7 +55,7 @@ def test_tables_are_complete(dataset):
 def test_the_best_cells_are_those_the_paper_prints_in_bold(dataset, bold):
     cells = published(dataset)["cells"]
     for column, methods in zip(cells["single"], bold, strict=True):
-        best = COLUMNS[column][1](row[column][0] for row in cells.values())
+        best = COLUMNS[column].best(row[column][0] for row in cells.values())
         assert " ".join(method for method, row in cells.items() if row[column][0] == best) == methods
 
 

@@ -7,7 +7,7 @@ import pytest
 from calmoe.errors import InputError
 from calmoe.render.drawing import FULL
 from calmoe.report.eta_gamma import eta_gamma, eta_gamma_figure, eta_gamma_table
-from calmoe.report.sweeps import sweep_caption, sweep_figure, sweep_in_words, sweep_table
+from calmoe.report.sweeps import sweep_caption, sweep_figure, sweep_in_words, sweep_section, sweep_table
 
 SEEDS = (42, 43, 44)
 
@@ -158,6 +158,14 @@ def test_values_that_agree_to_six_digits_are_told_apart():
     assert "2 values from 1 to 1.0000001" in sweep_in_words(rows, "corrected").text
 
 
+def test_a_setting_without_a_title_goes_by_its_name():
+    rows = sweep(setting="gamma")
+    assert sweep_table(rows, "corrected").headings[0].title == "Gamma"
+    assert sweep_figure(rows, "corrected").figure.axes[0].get_xlabel() == "gamma"
+    assert sweep_section("gamma").heading == "Sweep of gamma"
+    assert sweep_section("gamma").holds("sweep_gamma-corrected")
+
+
 def test_sweep_table_of_the_warmup():
     grid = sweep_table(sweep((5, 20), setting="warmup"), "published")
     assert grid.headings[0].title == "Warm-up epochs"
@@ -232,7 +240,7 @@ def test_eta_gamma_figure_draws_ours_and_the_papers():
     [
         ([], "no rows"),
         (sweep() + sweep(setting="warmup"), r"several sweeps \(eta, warmup\)"),
-        (sweep(setting="gamma"), "unknown setting of a sweep 'gamma'"),
+        ([{k: v for k, v in row.items() if k != "setting"} for row in sweep()], "name no setting"),
         (sweep() * 2, "two rows for method 'robust', seed 42"),
     ],
 )

@@ -9,8 +9,8 @@ from scipy import stats
 
 from calmoe.errors import InputError
 from calmoe.report import beyond, compare, comparison_table, main_table, paired, paired_table, summarise
+from calmoe.report.columns import COLUMNS, KINDS, TABLES, columns_in
 from calmoe.report.comparison import no_test
-from calmoe.report.tables import COLUMNS
 
 NAN = float("nan")
 
@@ -149,6 +149,22 @@ def test_no_common_seed_is_missing():
 def test_a_missing_baseline_is_named():
     with pytest.raises(InputError, match=r"no rows of 'vanilla' .* choose a baseline among single"):
         paired(rows("single", ece=[0.1]), "published")
+
+
+def test_every_column_stands_in_tables_that_there_are():
+    for column in COLUMNS.values():
+        assert column.kind in KINDS
+        assert set(column.tables) <= set(TABLES)
+    assert all(columns_in(table) for table in TABLES)
+
+
+def test_the_order_of_columns():
+    assert columns_in("main") == (*columns_in("paper"), "nll_ts", "brier_ts")
+    assert columns_in("paired") == (
+        "accuracy", "nll_ts", "brier_ts", "ece", "ece_ts", "hard_ece", "hard_ece_ts",
+    )  # fmt: skip
+    assert columns_in("targets scores") == ("nll_ts", "brier_ts")
+    assert all(COLUMNS[column].best is min for column in columns_in("summary"))
 
 
 def main():

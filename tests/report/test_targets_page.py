@@ -1,23 +1,28 @@
 """One report over targets, from made-up results: what does not need training."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from calmoe.data import pacs
+from calmoe.experiments.run import Run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
+from calmoe.experiments.store import RunFolder
 from calmoe.render.page import Picture
 from calmoe.report import targets_page as overview_room
 from calmoe.report import write
-from calmoe.report.page_text import CAPTIONS, HOW, captions
-from calmoe.report.run_page import run_captions, run_page
+from calmoe.report.columns import COLUMNS
+from calmoe.report.figure_cards import RunNumbers
+from calmoe.report.figure_list import TARGET_FIGURES, run_figures
+from calmoe.report.run_page import has_hard, run_page
+from calmoe.report.sections import RESULTS, TARGET_RESULTS
 from calmoe.report.sources import Source, Sources
-from calmoe.report.tables import COLUMNS
 from calmoe.report.targets_page import left_over, overview_of, overview_page, overview_tables
 from calmoe.report.titles import run_title
 from calmoe.report.write import Made, tables
-from run_folders import plain
+from run_folders import record_of
 
 BACKBONE = "ResNet-50 v1 (the paper: ResNet-18)"
 AS_PUBLISHED = ["weights=imagenet.pth"]
@@ -36,8 +41,8 @@ def sources(target, settings=RESNET50, protocol="corrected", methods=("vanilla",
         for method in methods
         for seed in seeds
     ]
-    record = plain(spec) | {"protocols": [protocol], "hard": None, "fingerprint": target, "device": "cpu"}
-    return Sources([Source(Path(f"runs/{target}"), record, [], rows, [])], {})
+    record = record_of(spec, protocols=(protocol,), fingerprint=target)
+    return Sources([Source(Run(RunFolder(Path(f"runs/{target}")), record), [], rows, [])], {})
 
 
 def overview(targets=pacs.DOMAINS, **options):
@@ -74,19 +79,22 @@ def test_what_no_row_measures_has_no_place_in_a_table():
     )
 
 
+def captions(hard=True, target=""):
+    """By figure of a run."""
+    numbers = RunNumbers(dataset="pacs", protocol="corrected", target=target, hard=hard)
+    return {card.name: card.caption_for(numbers) for card in run_figures()}
+
+
 def test_captions_say_what_bars_and_faint_points_are():
-    captions = CAPTIONS | overview_room.CAPTIONS
-    said = {name for name, caption in captions.items() if "one standard error" in caption}
-    assert said == {
+    said = captions() | {card.name: card.caption for card in TARGET_FIGURES}
+    assert {name for name, caption in said.items() if "one standard error" in caption} == {
         "groups", "groups_scaled", "levels", "frontier", "tilt", "routing", "targets", "targets_scatter",
     }  # fmt: skip
-    bins = {name for name in captions if "reliability" in name}
+    bins = {name for name, caption in said.items() if "fewer than 10 rows" in caption}
+    assert bins == {name for name in said if "reliability" in name}
     assert len(bins) == 4
-    for name in bins:
-        assert "Bars are 95 % intervals. Faint points are bins of fewer than 10 rows" in captions[name]
-    assert "Robust Filtered is not here" in captions["tilt"]
-    for how in (HOW, overview_room.OWN_HOW):
-        assert "Bold is the best mean of those with the most seeds" in how["results"]
+    for section in (RESULTS, TARGET_RESULTS):
+        assert "the most seeds" in section.how
 
 
 def test_every_table_names_the_settings_that_were_changed():
@@ -103,7 +111,7 @@ def test_every_table_names_the_settings_that_were_changed():
 
 
 def test_other_datasets_have_no_paper_to_name():
-    spec = plain(narrowed(with_settings(load_preset("domains"), RESNET50), target="sketch"))["spec"]
+    spec = narrowed(with_settings(load_preset("domains"), RESNET50), target="sketch")
     assert run_title(spec) == "domains-sketch, backbone=resnet50, variant=v1, weights=imagenet.pth"
 
 
@@ -211,8 +219,9 @@ def test_methods_and_seeds_of_any_target_are_expected_of_all():
 def test_only_common_protocols_are_compared():
     both = sources("sketch")
     (run,) = both.runs
-    both = Sources([run._replace(record=run.record | {"protocols": ["corrected", "published"]})], {})
-    assert overview_of({"photo": sources("photo"), "sketch": both}).record["protocols"] == ["corrected"]
+    record = replace(run.record, protocols=("corrected", "published"))
+    both = Sources([run._replace(run=Run(run.run.folder, record))], {})
+    assert overview_of({"photo": sources("photo"), "sketch": both}).record.protocols == ("corrected",)
 
 
 def test_a_target_named_as_the_reports_own_files_gets_another_folder():
@@ -243,29 +252,37 @@ def test_every_target_is_written_where_its_link_leads(monkeypatch):
 
 def test_words_fit_what_the_run_has():
     of = sources("sketch")
-    pictures = {name: Picture(name, b"", "", caption) for name, caption in run_captions(of).items()}
+    numbers = RunNumbers(dataset="pacs", protocol="corrected", target="sketch", hard=has_hard(of))
+    pictures = {card.name: Picture(card.name, b"", "", card.caption_for(numbers)) for card in run_figures()}
     page = run_page(of, tables(of), pictures, {})
     said = " ".join(
         [section.how for section in page.sections]
         + [figure.caption for section in page.sections for figure in section.figures]
     )
     assert "hard" not in said
-    assert "Validation ECE, on the domains trained on, against test ECE, on the target domain, as" in said
+    assert "on the target domain" in pictures["frontier"].caption
     assert "test images on which the baseline" in said
     for row in of.runs[0].rows:
         row["n_hard"] = 30
-    assert run_captions(of)["frontier"].startswith("ECE against hard ECE as one temperature sweeps")
+    assert has_hard(of)
     page = run_page(of, tables(of), {"examples": pictures["examples"]}, {})
     how = {section.heading: section.how for section in page.sections}
     assert "“hard” is the hard subset" in how["Results"]
     assert "hard test images on which the baseline" in how["Example failures"]
 
 
-def test_without_domains_the_frontier_is_of_validation_and_test():
-    assert captions(hard=False, target=False)["frontier"].startswith("Validation ECE against test ECE as one")
-    for hard in (True, False):
-        said = captions(hard, target=True)["frontier"]
-        assert "no line on the right where some seed needs a budget above 0.12" in said
+@pytest.mark.parametrize(
+    ("hard", "target", "errors"),
+    [
+        (True, "sketch", "ECE against hard ECE as"),
+        (False, "sketch", "Validation ECE, on the domains trained on,"),
+        (False, "", "Validation ECE against test ECE as"),
+    ],
+)
+def test_the_frontiers_caption_names_its_errors(hard, target, errors):
+    caption = captions(hard, target)["frontier"]
+    assert caption.startswith(errors)
+    assert "budget above 0.12" in caption
 
 
 def test_the_scores_name_the_worst_group_only_where_there_is_one():

@@ -4,19 +4,20 @@ import csv
 import json
 import shutil
 import statistics
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
 import chromium
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.experiments.store import RunFolder
-from calmoe.render.drawing import Drawn, new_figure
 from calmoe.report import write
 from image_folders import write_images
 from run_folders import drop
+from synthetic_curves import draw_without_curves
 
 SETTINGS = ("backbone=mlp", "hidden=[8]", "router_hidden=4", "epochs=2", "warmup=1", "batch=40")
 SMALL = [word for setting in SETTINGS for word in ("--set", setting)]
@@ -26,21 +27,15 @@ TARGETS = ("clipart", "photo", "sketch")
 @pytest.fixture(scope="module", autouse=True)
 def _small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(DATASETS, "domains", partial(domains.load, size=32))
+        small = replace(domains.CARD, load=partial(domains.load, size=32))
+        patch.setitem(DATASETS, "domains", small)
         yield
-
-
-def draw_little(patch):
-    """Figures of one run take seconds, and have their own tests."""
-    patch.setattr(write, "draw", lambda of_runs: ({}, {}))
-    for name in ("examples_figure", "sweep_figure", "eta_gamma_figure"):
-        patch.setattr(write, name, lambda *_: Drawn(new_figure(1, 1), "an empty figure"))
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    draw_little(monkeypatch)
-    monkeypatch.setattr(write, "domain_examples", lambda *_: Drawn(new_figure(1, 1), "an empty figure"))
+    """Figures take seconds, and have their own tests."""
+    monkeypatch.setattr(write, "draw_figures", draw_without_curves)
 
 
 def calmoe(*arguments):
@@ -70,7 +65,7 @@ def runs(images, tmp_path_factory):
 def report(runs, images, tmp_path_factory):
     to = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
-        draw_little(patch)
+        patch.setattr(write, "draw_figures", draw_without_curves)
         result = calmoe(
             "report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images
         )
@@ -191,7 +186,7 @@ def test_bad_combinations_are_one_line(runs, images, finished, tmp_path):
     assert_refused(calmoe("report", runs["photo"], runs["sketch"]), "say where, --to DIR")
     other = shutil.copytree(runs["photo"], tmp_path / "other")
     folder = RunFolder(other)
-    folder.write_record({**folder.record(), "fingerprint": "of other images"})
+    folder.write_record(replace(folder.record(), fingerprint="of other images"))
     assert_refused(
         calmoe("report", runs["photo"], other, "--to", to),
         "the data differ: other images or texts than those of the first)",

@@ -3,27 +3,34 @@ import math
 import shlex
 import shutil
 import statistics
+from dataclasses import replace
 
 import pytest
 
 from calmoe.errors import InputError
-from calmoe.experiments.runner import expected, run
+from calmoe.experiments.run import Run
+from calmoe.experiments.runner import run
 from calmoe.experiments.sealing import read_sealed, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
-from calmoe.experiments.store import RunFolder, read_results
+from calmoe.experiments.store import read_results
 from calmoe.render.drawing import Drawn, new_figure
 from calmoe.report import write
+from calmoe.report.figure_list import run_figures
 from calmoe.report.run_page import command
 from calmoe.report.write import write_report
-from run_folders import drop, plain
+from run_folders import drop, record_of
+from synthetic_curves import draw_without_curves
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take seconds, and have their own tests."""
-    monkeypatch.setattr(write, "draw", lambda of_runs: ({}, {"frontier": "<not> now"}))
-    for name in ("examples_figure", "sweep_figure", "eta_gamma_figure"):
-        monkeypatch.setattr(write, name, lambda *_: Drawn(new_figure(1, 1), "an empty figure"))
+
+    def draw(cards, numbers):
+        drawn, missing = draw_without_curves(cards, numbers)
+        return drawn, missing | ({"frontier": "<not> now"} if numbers.curves else {})
+
+    monkeypatch.setattr(write, "draw_figures", draw)
 
 
 def page_of(run, to):
@@ -31,9 +38,9 @@ def page_of(run, to):
 
 
 def history_of(path, method, seed):
-    folder = RunFolder(path)
-    (node,) = [r.node for r in expected(folder, folder.record()) if (r.method, r.seed) == (method, seed)]
-    return json.loads((folder.node(node) / "history.json").read_bytes())[1:]  # after the warm-up
+    opened = Run.open(path)
+    (key,) = [model.key for model in opened.models if (model.method, model.seed) == (method, seed)]
+    return json.loads((opened.folder.node(key) / "history.json").read_bytes())[1:]  # after the warm-up
 
 
 def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
@@ -112,7 +119,7 @@ def test_nothing_finished_is_one_line(finished, tmp_path):
 def test_the_command_gives_the_same_run(changes):
     spec = with_settings(load_preset("digits"), changes)
     spec = narrowed(spec, methods=("vanilla", "robust"), seeds=(7, 8), protocol="published")
-    words = shlex.split(command(plain(spec)))
+    words = shlex.split(command(record_of(spec)))
     options = list(zip(words[3::2], words[4::2], strict=True))
     given = dict(options)
     again = with_settings(load_preset(words[2]), [value for name, value in options if name == "--set"])
@@ -126,18 +133,18 @@ def test_the_command_gives_the_same_run(changes):
 
 def test_epochs_do_not_move_the_warmup():
     spec = with_settings(load_preset("digits"), ["epochs=25", "warmup=20"])
-    assert "--set epochs=25 --set warmup=20" in command(plain(spec))
+    assert "--set epochs=25 --set warmup=20" in command(record_of(spec))
 
 
 def test_the_command_names_the_target_and_the_weights():
     spec = narrowed(with_settings(load_preset("pacs"), ["weights=a b.pth"]), target="sketch")
     said = "calmoe run pacs --data DIR --target sketch --set 'weights=a b.pth'"
-    assert command(plain(spec)) == said
+    assert command(record_of(spec)) == said
     assert spec.name == "pacs-sketch"
 
 
 def test_what_the_preset_says_is_left_out():
-    assert command(plain(load_preset("digits"))) == "calmoe run digits"
+    assert command(record_of(load_preset("digits"))) == "calmoe run digits"
 
 
 def test_sweeps_stand_beside_the_run(reference, swept, undrawn, tmp_path):
@@ -200,10 +207,9 @@ def test_a_later_folder_replaces_models_and_adds_its_own(finished, tiny, quiet, 
 
 def test_a_sweep_that_was_stopped_says_what_is_missing(swept, undrawn, tmp_path):
     folder = shutil.copytree(swept[0], tmp_path / "sweep")
-    open_folder = RunFolder(folder)
-    found = expected(open_folder, open_folder.record())
-    (node,) = [result.node for result in found if (result.value, result.seed) == (1, 43)]
-    shutil.rmtree(open_folder.node(node))
+    opened = Run.open(folder)
+    (key,) = [model.key for model in opened.models if (model.value, model.seed) == (1, 43)]
+    shutil.rmtree(opened.folder.node(key))
     (folder / "done.json").unlink()
     page = page_of(folder, tmp_path / "report")
     assert "Not finished: seed 43 robust eta 1." in page
@@ -229,9 +235,12 @@ def test_folders_of_another_kind_are_refused(finished, swept, tiny, quiet, tmp_p
 def test_one_bad_figure_never_costs_the_report(finished, monkeypatch, tmp_path):
     bad = new_figure(1, 1)
     bad.subplots().plot([1, 2], [math.nan, math.nan], marker="o", markevery=0.15)  # fails when it is saved
-    drawn = {"frontier": Drawn(bad, "nothing"), "tilt": Drawn(new_figure(1, 1), "an empty figure")}
-    monkeypatch.setattr(write, "draw", lambda of_runs: (drawn, {}))
-    monkeypatch.setattr(write, "examples_figure", lambda found: 1 / 0)  # fails when it is drawn
+    figures = {"frontier": Drawn(bad, "nothing"), "tilt": Drawn(new_figure(1, 1), "an empty figure")}
+    cards = [
+        replace(c, draw=lambda _, name=c.name: figures[name]) for c in run_figures() if c.name in figures
+    ]
+    fails = [replace(c, draw=lambda _: 1 / 0) for c in run_figures() if c.name == "examples"]
+    monkeypatch.setattr(write, "run_figures", lambda swept: [*cards, *fails])
     written = write_report([finished], tmp_path / "report")
     assert written.figures == ["tilt"]
     assert written.missing["examples"] == "it could not be drawn (ZeroDivisionError: division by zero)"

@@ -21,8 +21,8 @@ def test_means_over_full_batches(eta):
     losses = torch.rand(165, generator=torch.Generator().manual_seed(5)).mul(3).square()
     batches = losses[:160].double().view(10, 16).tolist()
     perplexities, negative = zip(*(by_hand(batch, eta) for batch in batches), strict=True)
-    found = tilt_diagnostics(losses, eta, batch=16, through_weights=True)
-    assert found == pytest.approx(
+    diagnostics = tilt_diagnostics(losses, eta, batch=16, through_weights=True)
+    assert diagnostics == pytest.approx(
         {
             "batch": 16,
             "perplexity": math.fsum(perplexities) / 10,
@@ -30,14 +30,14 @@ def test_means_over_full_batches(eta):
             "negative_share": sum(negative) / 160,
         }
     )
-    assert (0 < found["negative_share"] < 1) == (eta > 0)
+    assert (0 < diagnostics["negative_share"] < 1) == (eta > 0)
     without = tilt_diagnostics(losses, eta, batch=16, through_weights=False)
-    assert without == {name: value for name, value in found.items() if name != "negative_share"}
+    assert without == {name: value for name, value in diagnostics.items() if name != "negative_share"}
 
 
 def test_fewer_rows_than_a_batch_are_one_batch():
     losses = torch.linspace(0, 2, 12)
-    found = tilt_diagnostics(losses, 1.0, batch=50, through_weights=True)
-    assert found == tilt_diagnostics(losses, 1.0, batch=12, through_weights=True)
-    assert found["batch"] == 12
-    assert found["gamma_eff"] == pytest.approx(12 / by_hand(losses.double().tolist(), 1.0)[0])
+    diagnostics = tilt_diagnostics(losses, 1.0, batch=50, through_weights=True)
+    assert diagnostics == tilt_diagnostics(losses, 1.0, batch=12, through_weights=True)
+    assert diagnostics["batch"] == 12
+    assert diagnostics["gamma_eff"] == pytest.approx(12 / by_hand(losses.double().tolist(), 1.0)[0])

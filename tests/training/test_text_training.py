@@ -73,7 +73,7 @@ def test_dropout_differs_by_seed_and_by_epoch(trainer):
     ids = trainer.batches.inputs[:8]
     drawn = []
     for seed, epoch in ((1, 0), (1, 1), (2, 0), (1, 0)):
-        trainer._begin(seed, epoch, resident)
+        trainer._begin(seed, epoch, resident, trainer.settings)
         drawn.append(resident.features(ids))
     assert torch.equal(drawn[0], drawn[3])
     assert not torch.equal(drawn[0], drawn[1])

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -19,6 +20,8 @@ from calmoe.training import (
     latest_state,
     save_state,
 )
+from calmoe.training.batches import Batches
+from calmoe.training.resident import Resident
 
 SETTINGS = TrainingSettings(epochs=6, warmup=2, batch=128, learning_rate=3e-3)
 
@@ -75,7 +78,7 @@ def test_heads_that_share_a_backbone_leave_nothing_in_it_for_each_other(trainer,
     mixed = {head: trainer.initial_state(head, 42) for head in heads}
     for end in (1, 2):
         mixed = {head: trainer.train(stage(head=head, end=end), 42, mixed[head]) for head in heads}
-    backbones = {id(trainer.residents[head].model.backbone) for head in heads}
+    backbones = {id(trainer._resident(head).model.backbone) for head in heads}
     assert len(backbones) == 1
     for head in heads:
         alone = Trainer(digits, ModelSettings(hidden=(32,)), SETTINGS, torch.device("cpu"))
@@ -130,7 +133,7 @@ def test_a_plain_loop_gives_the_same_weights(trainer, digits):
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
         resident = trainer._resident("mixture")
         for epoch in range(6):
-            trainer._begin(3, epoch, resident)
+            trainer._begin(3, epoch, resident, trainer.settings)
             assert float(resident.learning_rate) == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
             for at in torch.arange(len(digits.train)).split(128):
                 inputs, labels = trainer.batches.take(at)
@@ -258,7 +261,7 @@ def test_checkpoints_are_written_as_time_passes(digits, tmp_path):
 def test_the_schedule_is_the_published_cosine(trainer):
     resident = trainer._resident("mixture")
     for epoch in range(6):
-        trainer._begin(0, epoch, resident)
+        trainer._begin(0, epoch, resident, trainer.settings)
         assert float(resident.learning_rate) == pytest.approx(
             3e-3 * (1 + math.cos(math.pi * epoch / 6)) / 2, rel=1e-6
         )
@@ -298,3 +301,31 @@ def test_pretrained_weights_replace_the_backbones_and_leave_the_head_to_the_seed
     heads = [name for name in scratch if name.startswith("model.head.")]
     assert heads
     assert all(torch.equal(loaded[name], scratch[name]) for name in heads)
+
+
+def test_convolutions_learn_on_a_cpu_as_in_a_plain_loop(digits, monkeypatch):
+    """In float64, against AdamW that is not fused: images lie in memory channels last, the weights do not."""
+    model, settings = ModelSettings(backbone="resnet18", stages=3), replace(SETTINGS, batch=48)
+    small = replace(digits, train=digits.train.take(np.arange(96)))
+    normalise = Batches.normalise
+    monkeypatch.setattr(Batches, "normalise", lambda self, inputs: normalise(self, inputs).double())
+    trainer = Trainer(small, model, settings, torch.device("cpu"))
+    resident = Resident(trainer._build("mixture").double(), settings, trainer.device, half=False)
+    trainer.residents["mixture", settings.weight_decay, settings.precision] = resident
+    trainer.losses = trainer.losses.double()
+    start = trainer.initial_state("mixture", 42)
+    trained = trainer.train(stage(end=1), 42, start).tensors
+
+    net = trainer._build("mixture").double()
+    net.load_state_dict({name: start.tensors[f"model.{name}"] for name in net.state_dict()})
+    optimizer = torch.optim.AdamW(
+        net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=False
+    )
+    trainer._begin(42, 0, resident, settings)
+    for at in torch.arange(96).split(48):
+        inputs, labels = trainer.batches.take(at)
+        optimizer.zero_grad()
+        ERM()(net(trainer.batches.normalise(inputs)), labels).backward()
+        optimizer.step()
+    for name, value in net.state_dict().items():
+        torch.testing.assert_close(trained[f"model.{name}"], value, rtol=1e-6, atol=1e-6)

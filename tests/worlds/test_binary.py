@@ -7,9 +7,10 @@ import pytest
 from scipy.optimize import minimize
 
 from calmoe import worlds
-from calmoe.auditing.statistics.tilting import divergence, tilt
+from calmoe.auditing.statistics.tilting import tilt
 from calmoe.worlds import WORLDS
 from calmoe.worlds.binary import World
+from strategies import divergence
 
 SEEDS = range(5)
 

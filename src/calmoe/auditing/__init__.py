@@ -1,6 +1,6 @@
 """The audit: the paper's theory as an instrument.
 
-Numbers first, each with an interval; no row is judged by a model that saw it.
+Numbers first, each with an interval; no model judges a row that it learned from.
 
 >>> from calmoe import worlds
 >>> from calmoe.auditing import audit

@@ -1,30 +1,42 @@
-"""The audit of one file of predictions: numbers first, then words, figures and a page."""
+"""The audit of one file of predictions: a list of sections that compute, speak, draw and save in turn.
 
-import json
-import math
+A new section is a file in `sections/`, a line in `SECTIONS`, and the field of `AuditReport` that it fills.
+"""
+
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors.numpy
 from threadpoolctl import threadpool_limits
 
-from calmoe.arrays import as_count, as_number, check_bins
-from calmoe.auditing.configurations import CHUNK, Configurations
+from calmoe.arrays import as_count, as_number, check_bins, plain
+from calmoe.auditing.configurations import CHUNK
 from calmoe.auditing.folder import AUDIT
-from calmoe.auditing.progress import PARTS, TARGET, Progress, Steps, silent
-from calmoe.auditing.sections.auditors import Auditors, auditors, check_size
-from calmoe.auditing.sections.calibration import Aggregate, aggregate
-from calmoe.auditing.sections.certificates import Certificates, certificates
-from calmoe.auditing.sections.fragility import Fragility, fragility
-from calmoe.auditing.sections.hidden import Hidden, hidden
-from calmoe.auditing.sections.repair import Repair, repair
-from calmoe.auditing.sections.surface import Surface, surface
-from calmoe.auditing.statistics.estimates import Estimate
-from calmoe.auditing.statistics.sequential import FEWEST, learn
-from calmoe.auditing.target.predict import Target, check_target, predict_target
+from calmoe.auditing.presentation.figures import draw
+from calmoe.auditing.presentation.page import page
+from calmoe.auditing.presentation.summary import summary
+from calmoe.auditing.progress import Progress, Steps, silent
+from calmoe.auditing.sections import (
+    auditors,
+    calibration,
+    certificates,
+    fragility,
+    hidden,
+    reliability,
+    repair,
+    target,
+)
+from calmoe.auditing.sections.auditors import Auditors
+from calmoe.auditing.sections.calibration import Aggregate
+from calmoe.auditing.sections.certificates import Certificates
+from calmoe.auditing.sections.fragility import Fragility
+from calmoe.auditing.sections.hidden import Hidden
+from calmoe.auditing.sections.reliability import Surface
+from calmoe.auditing.sections.repair import Repair
+from calmoe.auditing.sections.section import Material, Section
+from calmoe.auditing.target.predict import Target
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.files import json_bytes
@@ -32,18 +44,29 @@ from calmoe.metrics.checks import Of
 from calmoe.mixture import combine
 from calmoe.ownership import PAGE, put
 from calmoe.predictions import Predictions
-from calmoe.render.drawing import Drawn
 
-# what is left out of to_dict: one number a row
-LARGE = ("densities", "rows", "weights", "fold", "target_ratios")
-FITTED = "fitted"  # and what is fitted, which has a file of its own
+if TYPE_CHECKING:
+    from calmoe.render.drawing import Drawn
+
+SECTIONS: tuple[Section, ...] = (
+    reliability.SECTION,
+    calibration.SECTION,
+    hidden.SECTION,
+    fragility.SECTION,
+    auditors.SECTION,
+    certificates.SECTION,
+    repair.SECTION,
+    target.SECTION,
+)
+"""In this order sections compute, and stand in the summary and on the page."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuditReport:
-    """What an audit found; each part's docstring says what it estimates. `left_out`: a part, and why.
+    """What an audit found; each section's docstring says what it estimates.
 
     unlike: the largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts.
+    left_out: by name what the audit left out, and why.
 
     >>> from calmoe.worlds.binary import cancelling
     >>> report = audit(cancelling(seed=0).sample(4000, seed=0))
@@ -74,22 +97,16 @@ class AuditReport:
         return self.summary()
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers as JSON holds them; None where not finite; arrays of one number a row are left out."""
-        plain = _plain(self)
-        assert isinstance(plain, dict)
-        return plain
+        """All numbers as JSON holds them; None where not finite. Arrays of one number a row are left out."""
+        return dict(plain(self))
 
     def summary(self) -> str:
         """The findings in words, a line each."""
-        from calmoe.auditing.presentation.summary import summary
+        return "\n".join(f"{point.lead}: {point.text}" for point in summary(self, SECTIONS))
 
-        return "\n".join(f"{point.lead}: {point.text}" for point in summary(self))
-
-    def figures(self) -> dict[str, Drawn]:
-        """The figures by name; each carries what it shows in words."""
-        from calmoe.auditing.presentation.figures import figures
-
-        return figures(self)
+    def figures(self) -> "dict[str, Drawn]":
+        """The figures by name; each says in words what it shows."""
+        return draw(figure for section in SECTIONS for figure in section.figures(self))
 
     def reweightings(self) -> dict[str, np.ndarray]:
         """The reweightings of the fragility curves: `rows`, the judged rows' indices [J], and for each curve
@@ -98,36 +115,26 @@ class AuditReport:
         With them `calmoe.metrics.ece(probs[rows], labels[rows], weights=densities[i])` is the curve's
         `plain_ece[i]`.
         """
-        found = self.fragility
-        if found is None:
-            return {}
-        parts = {
-            f"{c.name}.{part}": getattr(c, part) for c in found.curves for part in ("radii", "densities")
-        }
-        return {"rows": found.rows, **parts}
+        return {} if self.fragility is None else self.fragility.reweightings()
 
     def save(self, folder: str | Path, origin: Mapping[str, str] | None = None) -> Path:
-        """Write report.html, audit.json, figures/*.png, reweightings.safetensors, repair.json; its path.
+        """Write report.html, audit.json, figures/*.png and the sections' own files; return the page's path.
 
         origin: where the predictions come from, by name, for the page and audit.json. The folder is new,
-        empty or an earlier audit's, whose files go; others stand. All is made before the first file is
-        written.
+        empty or an earlier audit's, whose files go; all other files stay. Everything is made before the first
+        file is written.
         """
-        from calmoe.auditing.presentation.page import page
-        from calmoe.render.drawing import rendered
+        from calmoe.render.drawing import rendered  # with matplotlib
 
         origin = dict(origin or {})
         pictures = {name: (rendered(drawn, "png"), drawn.alt) for name, drawn in self.figures().items()}
         files = {
-            PAGE: page(self, pictures, origin).html().encode(),
+            PAGE: page(self, SECTIONS, pictures, origin).html().encode(),
             "audit.json": json_bytes({"origin": origin, **self.to_dict()}),
             **{f"figures/{name}.png": picture for name, (picture, _) in pictures.items()},
         }
-        if self.repair is not None:
-            files["repair.json"] = json_bytes(self.repair.fitted.to_dict())
-        if self.fragility is not None:
-            tensors = {name: np.ascontiguousarray(array) for name, array in self.reweightings().items()}
-            files["reweightings.safetensors"] = safetensors.numpy.save(tensors)
+        for section in SECTIONS:
+            files |= section.files(self)
         put(Path(folder), AUDIT, files)
         return Path(folder) / PAGE
 
@@ -145,11 +152,27 @@ def audit(
 ) -> AuditReport:
     """Audit a mixture's probabilities: of="top" judges "the predicted class is right", of=c "the label is c".
 
-    target: predictions of the same mixture elsewhere, for which accuracy and ECE are predicted; labels that
-    it has are only compared and test the assumption, as those of labelled_target do, rows from the same place
-    (both: `Target`). progress(part, share) is called as the work goes on, with the share of it
-    that is done. What is learned is learned on other rows than those it is judged on; the seed says which.
+    target: predictions of the same mixture elsewhere, whose accuracy and ECE the audit predicts. Labels of
+    the target never enter a prediction: they stand beside it and test its assumption, as those of
+    labelled_target do, more rows from the same place (see `Target`). progress(section, share) hears which
+    section is at work and which share of all work is done. No model judges a row that it learned from; the
+    seed says which rows teach and which are judged.
     """
+    material = _checked(predictions, target, labelled_target, of, bins, level, seed)
+    with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
+        return _audited(material, progress)
+
+
+def _checked(
+    predictions: Predictions,
+    target: Predictions | None,
+    labelled_target: Predictions | None,
+    of: Of,
+    bins: int,
+    level: float,
+    seed: int,
+) -> Material:
+    """What the sections work on, once all of it is in order: errors come before the work."""
     if not isinstance(predictions, Predictions):
         raise InputError(
             f"audit needs Predictions, not {type(predictions).__name__}: Predictions.load(path) reads a "
@@ -158,92 +181,44 @@ def audit(
     if not 0 < as_number("level", level) < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
     as_count("seed", seed, least=0, most=2**32 - 1)
-    predictions.known_labels  # noqa: B018 - the error comes before the work
-    bins = check_bins(bins)
-    check_size(predictions.output.log_routing.shape[1], bins)
-    if labelled_target is not None and target is None:
-        raise InputError("labelled target rows need a target file to say which target")
-    for name, other in (("target", target), ("labelled target", labelled_target)):
-        if other is not None:
-            check_target(predictions, other, name)
-    with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
-        return _audited(predictions, target, labelled_target, of, bins, level, seed, progress)
-
-
-def _audited(
-    predictions: Predictions,
-    target: Predictions | None,
-    labelled_target: Predictions | None,
-    of: Of,
-    bins: int,
-    level: float,
-    seed: int,
-    progress: Progress,
-) -> AuditReport:
-    steps = Steps(progress, PARTS if target is None else PARTS | TARGET)
-    steps.begin("experts")
-    seen = Configurations.of(predictions, of)
-    steps.inside(0.2)
-    told = aggregate(seen, predictions, bins=bins, level=level)
-    steps.begin("auditors")
-    indicators, hats = (auditors(seen, kind=kind, bins=bins, level=level) for kind in KINDS)
-    steps.begin("certificates")
-    certified = certificates(seen, _cross_entropy(predictions), bins=bins, level=level)
-    reason = _nothing_to_learn(seen)
-    left_out = {} if reason is None else {"hidden miscalibration": reason, "fragility": reason}
-    veiled, fragile = None, None
-    if reason is None:
-        steps.begin("configurations")
-        learned = learn(seen, seed, inside=steps.inside)
-        steps.begin("hidden miscalibration")
-        veiled = hidden(seen, learned, bins=bins, level=level, seed=seed, inside=steps.inside)
-        steps.begin("fragility")
-        fragile = fragility(seen, learned, bins=bins, level=level, seed=seed, inside=steps.inside)
-        if len(np.unique(seen.leading)) == 1:
-            left_out["region reweighting"] = "one expert leads everywhere: there are no regions to reweight"
-    mended = None
-    if len(seen) < FEWEST:
-        left_out["repair"] = f"there are {len(seen)} rows; fitting on some and judging others needs {FEWEST}"
-    else:
-        steps.begin("repair")
-        mended = repair(predictions, of=of, bins=bins, level=level, seed=seed)
-    told_of_target = None
-    if target is not None and len(seen) < FEWEST:
-        left_out["target"] = f"there are {len(seen)} labelled rows; predicting needs at least {FEWEST}"
-    elif target is not None:
-        steps.begin("target")
-        told_of_target = predict_target(
-            predictions, target, labelled_target, of=of, bins=bins, level=level, seed=seed
-        )
-    progress("done", 1.0)
-    return AuditReport(
-        rows=len(seen),
-        classes=predictions.num_classes,
-        num_experts=seen.num_experts,
+    predictions.known_labels  # noqa: B018 - an error where there are none
+    material = Material(
+        predictions=predictions,
+        target=target,
+        labelled_target=labelled_target,
         of=of,
-        bins=bins,
+        bins=check_bins(bins),
         level=level,
         seed=seed,
-        unlike=_unlike(predictions),
-        surface=surface(seen, predictions, bins=bins, level=level),
-        aggregate=told,
-        hidden=veiled,
-        fragility=fragile,
-        indicators=indicators,
-        hats=hats,
-        certificates=certified,
-        repair=mended,
-        left_out=left_out,
-        target=told_of_target,
     )
+    for section in SECTIONS:
+        section.check(material)
+    return material
 
 
-KINDS: tuple[Any, ...] = ("indicator", "hat")
-
-
-def _cross_entropy(predictions: Predictions) -> np.ndarray:
-    picked = predictions.output.log_probs.gather(1, predictions.known_labels[:, None])
-    return np.maximum(-picked.squeeze(1).double().numpy(), 0.0)
+def _audited(material: Material, progress: Progress) -> AuditReport:
+    sections = [section for section in SECTIONS if section.asked(material)]
+    steps = Steps({section.name: section.cost for section in sections}, progress)
+    fields: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    for section in sections:
+        steps.begin(section.name)
+        findings = section.compute(material, steps.inside)
+        fields |= findings.fields
+        left_out |= findings.left_out
+    progress("done", 1.0)
+    return AuditReport(
+        rows=len(material.predictions),
+        classes=material.predictions.num_classes,
+        num_experts=material.predictions.num_experts,
+        of=material.of,
+        bins=material.bins,
+        level=material.level,
+        seed=material.seed,
+        unlike=_unlike(material.predictions),
+        left_out=left_out,
+        **fields,
+    )
 
 
 def _unlike(predictions: Predictions) -> float:
@@ -253,40 +228,3 @@ def _unlike(predictions: Predictions) -> float:
         float((log_probs[rows].exp() - combine(log_routing[rows], expert_logs[rows]).probs).abs().max())
         for rows in (slice(start, start + CHUNK) for start in range(0, len(predictions), CHUNK))
     )
-
-
-def _nothing_to_learn(seen: Configurations) -> str | None:
-    """Why configurations are not looked into; None where they are."""
-    if seen.num_experts == 1:
-        return "there is one expert: its confidence is the whole configuration, behind which nothing can hide"
-    if len(seen) < FEWEST:
-        few = "is 1 row" if len(seen) == 1 else f"are {len(seen)} rows"
-        return f"there {few}; learning from some and judging others needs at least {FEWEST}"
-    return None
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses, Estimates and arrays as dicts, lists, numbers and None."""
-    if isinstance(value, Estimate):
-        return {name: _plain(number) for name, number in value._asdict().items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        kept = (
-            field.name
-            for field in fields(value)
-            if field.name != FITTED and not (field.name in LARGE and _is_array(value, field.name))
-        )
-        return {name: _plain(getattr(value, name)) for name in kept}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    json.dumps(value)  # a number, a string, a truth value or None; anything else is a mistake of ours
-    return value
-
-
-def _is_array(value: Any, name: str) -> bool:
-    return isinstance(getattr(value, name), np.ndarray)

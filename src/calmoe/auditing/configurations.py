@@ -1,6 +1,6 @@
-"""The configuration S of each row: routing weights, experts' answers, and what can be read off them.
+"""The configuration S of each row: its routing weights, its experts' answers, and what follows from them.
 
-Everything is about one event a row: "the predicted class is right" (or, of=c, "the label is c"). f is the
+All of it concerns one event a row: "the predicted class is right" (or, of=c, "the label is c"). f is the
 mixture's probability of that event and f_k is expert k's, Y says whether it came true, D = Y − f.
 """
 
@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from calmoe.errors import InputError
-from calmoe.metrics.binned import width_bins
+from calmoe.metrics.binned import Reliability, reliability_of, width_bins
 from calmoe.metrics.checks import Of
+from calmoe.metrics.routing import expert_variance, routing_entropy
 from calmoe.predictions import Predictions
 
 CHUNK = 1 << 16
@@ -19,14 +20,14 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Configurations:
-    """One event a row, and the configuration behind it; float32 where only trees look, float64 elsewhere."""
+    """One event a row and the configuration behind it; float32 where only trees read it, else float64."""
 
     confidence: np.ndarray  # [N] f
     outcome: np.ndarray | None  # [N] Y as 0.0 or 1.0; None without labels
     routing: np.ndarray  # [N, K] r, float32
     experts: np.ndarray  # [N, K] f_k, float32
     own_confidence: np.ndarray  # [N, K] expert k's probability of the class that it predicts itself, float32
-    own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool
+    own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool; None without labels
 
     @classmethod
     def of(cls, predictions: Predictions, of: Of = "top") -> "Configurations":
@@ -74,11 +75,16 @@ class Configurations:
         return self.routing.shape[1]
 
     @property
-    def residual(self) -> np.ndarray:
-        """D = Y − f; an error without labels. [N]"""
+    def known_outcome(self) -> np.ndarray:
+        """Y; an error without labels. [N]"""
         if self.outcome is None:
             raise InputError("these predictions carry no labels, and this part of the audit needs them")
-        return self.outcome - self.confidence
+        return self.outcome
+
+    @property
+    def residual(self) -> np.ndarray:
+        """D = Y − f; an error without labels. [N]"""
+        return self.known_outcome - self.confidence
 
     @property
     def noise(self) -> np.ndarray:
@@ -89,6 +95,11 @@ class Configurations:
         """The equal-width bin of each confidence. [N]"""
         return width_bins(torch.as_tensor(self.confidence), bins).numpy()
 
+    def reliability(self, bins: int) -> Reliability:
+        """How often rows of a confidence come true, bin by bin; an error without labels."""
+        confidence, outcome = torch.as_tensor(self.confidence), torch.as_tensor(self.known_outcome)
+        return reliability_of(confidence, outcome, torch.ones_like(confidence), bins=bins)
+
     @property
     def leading(self) -> np.ndarray:
         """The expert with the largest routing weight. [N]"""
@@ -96,15 +107,13 @@ class Configurations:
 
     @property
     def entropy(self) -> np.ndarray:
-        """The routing's entropy −Σ r_k log r_k, as a share of log K; zero for one expert. [N]"""
-        safe = np.where(self.routing > 0, self.routing, 1.0)
-        return -(safe * np.log(safe)).sum(axis=1) / max(np.log(self.num_experts), 1e-9)
+        """The entropy of the routing as a share of log K; zero for one expert. [N]"""
+        return routing_entropy(self.routing)
 
     @property
     def disagreement(self) -> np.ndarray:
-        """√(Σ_k r_k (f_k − f̄)²), f̄ = Σ_k r_k f_k: how far apart the routed experts are on the event. [N]"""
-        mean = (self.routing * self.experts).sum(axis=1, keepdims=True)
-        return np.sqrt((self.routing * (self.experts - mean) ** 2).sum(axis=1))
+        """√(Σ_k r_k (f_k − f̄)²), f̄ = Σ_k r_k f_k: how far apart the routed experts are. [N]"""
+        return np.sqrt(expert_variance(self.routing, self.experts))
 
     @property
     def dissent(self) -> np.ndarray:
@@ -113,7 +122,7 @@ class Configurations:
 
     def features(self) -> np.ndarray:
         """What trees learn from: r, f_k, f, entropy, disagreement, dissent, leading expert. [N, 2K + 5]"""
-        read = np.stack(
+        derived = np.stack(
             [self.confidence, self.entropy, self.disagreement, self.dissent, self.leading], axis=1
         )
-        return np.concatenate([self.routing, self.experts, read.astype(np.float32)], axis=1)
+        return np.concatenate([self.routing, self.experts, derived.astype(np.float32)], axis=1)

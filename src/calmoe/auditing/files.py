@@ -1,35 +1,60 @@
-"""The audit of predictions in files, with a bar on a terminal."""
+"""The audit of predictions in files: read them, audit them under a bar, note where they came from."""
 
+import hashlib
+import shlex
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TaskProgressColumn, TimeElapsedColumn
 
+from calmoe import __version__
 from calmoe.auditing.audit_report import AuditReport, audit
 from calmoe.auditing.folder import AUDIT
-from calmoe.auditing.origin import origin, read
+from calmoe.auditing.target.checks import UnfitTarget
+from calmoe.errors import InputError, about
+from calmoe.files import legible
 from calmoe.ownership import owned
+from calmoe.predictions import Predictions
+from calmoe.progress import progress_bar
 
 
 def audit_files(
     file: Path, target: Path | None, labelled_target: Path | None, *, out: Path | None, **options: Any
 ) -> tuple[AuditReport, Path | None]:
-    """The report and, where it goes into a folder `out`, its page. options: those of `audit`."""
+    """The report and, if it goes into a folder `out`, its page. options: those of `audit`."""
     if out is not None:
-        owned(out, AUDIT)  # somebody else's folder is refused before the work
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        owned(out, AUDIT)  # refuses somebody else's folder before the work
+    files = {"file": file, "target": target, "labelled target": labelled_target}
+    with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("reading", total=1.0)
-        predictions, elsewhere, some = read(file, target, labelled_target)
-        report = audit(
-            predictions,
-            target=elsewhere,
-            labelled_target=some,
-            progress=lambda part, done: bar.update(task, description=part, completed=done),
-            **options,
-        )
+        predictions = Predictions.load(file)
+        with about(file):
+            predictions.known_labels  # noqa: B018 - refused where there are none
+        try:
+            report = audit(
+                predictions,
+                target=None if target is None else Predictions.load(target),
+                labelled_target=None if labelled_target is None else Predictions.load(labelled_target),
+                progress=lambda section, done: bar.update(task, description=section, completed=done),
+                **options,
+            )
+        except UnfitTarget as error:
+            raise InputError(f"{files[error.role]}: {error}") from None
         bar.update(task, description="writing")
-        files = {"file": file, "target": target, "labelled target": labelled_target}
         return report, None if out is None else report.save(out, origin(files))
+
+
+def origin(files: Mapping[str, Path | None]) -> dict[str, str]:
+    """The files by role with the beginnings of their SHA-256, the command, the version and the date."""
+    facts: dict[str, str] = {}
+    for role, path in files.items():
+        if path is not None:
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            facts |= {role: legible(path.name), f"SHA-256 of the {role}": digest[:16]}
+    command = legible(shlex.join(["calmoe", *sys.argv[1:]]))
+    now = datetime.now(UTC).isoformat(timespec="minutes")
+    return {**facts, "command": command, "calmoe": __version__, "date": now}

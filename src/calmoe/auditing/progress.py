@@ -1,51 +1,39 @@
-"""How far an audit is: parts are steps of a known size, and the long ones move inside."""
+"""How far an audit is: sections are steps of a known relative cost, and the long ones report from inside."""
 
 from collections.abc import Callable, Mapping
 
 Progress = Callable[[str, float], None]
-"""(the part at work, the share of all work that is done)"""
-
-PARTS = {
-    "experts": 0.2,
-    "auditors": 0.1,
-    "certificates": 0.1,
-    "configurations": 0.1,
-    "hidden miscalibration": 0.2,
-    "fragility": 0.1,
-    "repair": 0.2,
-}
-"""Shares of the time that many rows take, roughly."""
-
-TARGET = {"target": 0.5}
-"""And what a target of as many rows adds."""
+"""(the section at work, the share of all work that is done)"""
 
 
-def silent(part: str, done: float) -> None:
-    """Say nothing."""
+def silent(section: str, done: float) -> None:
+    """Report nothing."""
 
 
 class Steps:
-    """Tells `progress` which part begins, and how far it is.
+    """Tells `progress` which section begins, and how far it is; costs are relative, in any unit.
 
-    >>> steps = Steps(lambda part, done: print(f"{part} {done:.1f}"))
-    >>> steps.begin("experts")
-    experts 0.0
+    >>> steps = Steps({"calibration": 2, "repair": 6}, lambda section, done: print(section, done))
+    >>> steps.begin("calibration")
+    calibration 0.0
     >>> steps.inside(0.5)
-    experts 0.1
-    >>> steps.begin("auditors")
-    auditors 0.2
+    calibration 0.125
+    >>> steps.begin("repair")
+    repair 0.25
     """
 
-    def __init__(self, progress: Progress = silent, parts: Mapping[str, float] = PARTS) -> None:
-        self.progress, self.parts, self.part, self.before = progress, parts, "", 0.0
+    def __init__(self, costs: Mapping[str, float], progress: Progress = silent) -> None:
+        self.progress, self.costs = progress, costs
+        self.section, self.before = "", 0.0
 
-    def begin(self, part: str) -> None:
-        """A part begins; those before it are done."""
-        names = list(self.parts)
-        self.part, self.before = part, sum(self.parts[name] for name in names[: names.index(part)])
+    def begin(self, section: str) -> None:
+        """A section begins; those before it are done."""
+        names = list(self.costs)
+        self.section = section
+        self.before = sum(self.costs[name] for name in names[: names.index(section)])
         self.inside(0.0)
 
     def inside(self, share: float) -> None:
-        """This share of the part is done."""
-        done = (self.before + share * self.parts[self.part]) / sum(self.parts.values())
-        self.progress(self.part, min(done, 1.0))
+        """This share of the section is done."""
+        done = (self.before + share * self.costs[self.section]) / sum(self.costs.values())
+        self.progress(self.section, min(done, 1.0))

@@ -17,6 +17,7 @@ __all__ = [
     "MLP",
     "Encoder",
     "ResNet",
+    "backbone_options",
     "build_backbone",
     "fitting_weights",
     "load_pretrained",
@@ -60,8 +61,17 @@ def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> M
     >>> build_backbone("mlp", (1, 8, 8), hidden=(64, 32)).out_features
     32
     """
-    check_known("backbone", name, BACKBONES)
-    known = [p for p in inspect.signature(BACKBONES[name]).parameters if p not in ("input_shape", "depth")]
+    known = backbone_options(name)
     for option in options:
         check_known(f"option of {name}", option, known)
     return BACKBONES[name](input_shape, **options)
+
+
+def backbone_options(name: str) -> list[str]:
+    """The options that a backbone takes: settings of a model, by name.
+
+    >>> backbone_options("mlp"), backbone_options("resnet18")
+    (['hidden'], ['stem', 'stages', 'variant'])
+    """
+    check_known("backbone", name, BACKBONES)
+    return [p for p in inspect.signature(BACKBONES[name]).parameters if p not in ("input_shape", "depth")]

@@ -58,7 +58,7 @@ def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:
 
 
 def _check_vocabulary(model: Any, folder: Path) -> None:
-    """Every token of the folder's tokenizer, if it has one, needs a vector."""
+    """Refuse a model without a vector for every token of the folder's tokenizer, if it has one."""
     vectors = getattr(model.get_input_embeddings(), "num_embeddings", None)
     if vectors is None or model.config.is_encoder_decoder:
         raise InputError(
@@ -77,7 +77,7 @@ def _load(folder: Path) -> Any:
     """The folder's model in float32, without the pooling layer that some have: it is for other tasks."""
     weights_files(folder)  # checks that they are there
     with reading(f"the model in {folder}") as library:
-        model, found = library.AutoModel.from_pretrained(
+        model, loading = library.AutoModel.from_pretrained(
             folder,
             local_files_only=True,
             trust_remote_code=False,
@@ -85,7 +85,7 @@ def _load(folder: Path) -> Any:
             attn_implementation="sdpa",
             output_loading_info=True,
         )
-    missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
+    missing = sorted(name for name in loading["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise InputError(
             f"the weights in {folder} do not fit its config.json: {len(missing)} are missing, such as "

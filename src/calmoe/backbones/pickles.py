@@ -1,4 +1,4 @@
-"""How much a .pth file asks of its reader, counted before torch builds anything of it.
+"""The work that a .pth file asks for, counted before torch builds anything from it.
 
 torch runs no code of a file (weights_only), but it builds tuples in tuples and looks them up in dicts: a
 few bytes, nested deeply or shared widely, take the interpreter's stack or run for ever.
@@ -41,7 +41,7 @@ def check_effort(path: Path) -> None:
 
 
 def _check_pickle(content: Any) -> None:
-    """Add up the sizes of all that the opcodes take from the stack, what is shared as often as it is used."""
+    """Add up the sizes of all that the opcodes take from the stack; a shared value counts at every use."""
     stack: list[int] = []  # the sizes of what lies there
     marks: list[int] = []
     memo: dict[Any, int] = {}

@@ -24,12 +24,12 @@ LAST_LAYER = "fc."  # ImageNet's own classes
 
 
 def load_pretrained(backbone: nn.Module, weights: str | Path) -> None:
-    """Take all the weights that `fitting_weights` finds."""
+    """Load the weights that `fitting_weights` gives into the backbone."""
     backbone.load_state_dict(backbone.state_dict() | fitting_weights(backbone, weights))
 
 
 def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tensor]:
-    """The weights without the last layer; an InputError says which do not fit, if not all do.
+    """The weights without the last layer; an InputError names those that do not fit.
 
     `weights` is a .safetensors file, a .pth or .pt of torchvision, or "hf:owner/name" on the hub.
     """
@@ -74,9 +74,9 @@ def _settings_between(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str
 
 def _settings_of(weights: dict[str, Tensor]) -> dict[str, str | int]:
     """The settings of the ResNet whose weights these are, by names and shapes."""
-    found = _shapes(weights)
+    shapes = _shapes(weights)
     for depth, stem, stages in product(BLOCKS, STAGES, (3, 4)):
-        if found == _shapes_of_resnet(depth, stem, stages):
+        if shapes == _shapes_of_resnet(depth, stem, stages):
             return {"backbone": f"resnet{depth}", "stem": stem, "stages": stages}
     return {}
 
@@ -102,9 +102,9 @@ def weights_file(weights: str | Path) -> Path:
         return _from_hub(weights)
     path = Path(weights).expanduser()
     if not path.is_file():
-        found = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
+        problem = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
         raise InputError(
-            f"{found}: give a .safetensors or .pth file with torchvision's names, "
+            f"{problem}: give a .safetensors or .pth file with torchvision's names, "
             f"or {HUB}owner/name on the Hugging Face hub, such as {HUB}timm/resnet18.tv_in1k"
         )
     return path
@@ -121,11 +121,11 @@ def _from_hub(weights: str) -> Path:
         raise InputError(
             f"{weights} needs huggingface_hub: pip install 'calmoe[hub]', or give a file"
         ) from None
-    asked = f"{owner}/{name}", file or HUB_FILE
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would tell of every retry
+    source = f"{owner}/{name}", file or HUB_FILE
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would report every retry
     try:
-        here = try_to_load_from_cache(*asked)
-        return Path(here if isinstance(here, str) else hf_hub_download(*asked))
+        cached = try_to_load_from_cache(*source)
+        return Path(cached if isinstance(cached, str) else hf_hub_download(*source))
     except (OSError, ValueError) as error:  # no network, no such repository or file, no such name
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise InputError(
@@ -134,7 +134,7 @@ def _from_hub(weights: str) -> Path:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], str]:
-    """All tensors by name, and the variant of ResNet where the file tells it; no pickled code is run."""
+    """All tensors by name, and the variant of ResNet where the file names it; no pickled code runs."""
     if path.suffix in (".pth", ".pt"):
         return _read_torch(path), ""
     with about(path):
@@ -145,7 +145,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of foreign pickles: the one line below says it all
+            warnings.simplefilter("ignore")  # about foreign pickles: the message below says it all
             check_effort(path)
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # whatever a damaged or malicious file leads the reader to

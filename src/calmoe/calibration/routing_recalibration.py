@@ -35,12 +35,12 @@ RIDGE = 1.0  # imagined information of each auditor, in rows of variance 1
 
 
 class RoutingRecalibration:
-    """The converged temperature, and then steps on the logit of the predicted class that routing calls for.
+    """The converged temperature, then the steps on the predicted class's logit that routing calls for.
 
     Each round takes the auditor whose score (Σ g D)² / Σ g² f (1 − f), twice what a Newton step along it
-    would gain, is largest, and makes `rate` of that step. How many rounds: five-fold cross-validation, where
-    each fold has its own temperature and steps, fitted on the other folds; the number with the least held-out
-    NLL. The repair is kept only where it beats the folds' temperatures on held-out rows by more than two
+    would gain, is largest, and makes `rate` of that step. Five-fold cross-validation chooses the number of
+    rounds with the least held-out NLL; a fold's temperature and steps are fitted on the other folds. The
+    repair is kept only where it beats the folds' temperatures on held-out rows by more than two
     paired standard errors; otherwise `transform` is the temperature's, and `status_` and `message_` say why:
 
     "repaired"; "no gain": not that much better; "few rows": fewer than 200; "one outcome": the predicted
@@ -61,9 +61,8 @@ class RoutingRecalibration:
 
     def __init__(self, bins: int = 10, rate: float = 0.5, rounds: int = 200, seed: int = 0) -> None:
         self.bins, self.rounds = check_bins(bins), as_count("rounds", rounds)
-        self.rate, self.seed = as_number("rate", rate, most=1), as_count("seed", seed, 0, 2**32 - 1)
-        if self.rate <= 0:
-            raise InputError(f"rate must be above 0 and at most 1, not {self.rate:g}")
+        self.rate = as_number("rate", rate, above=0, most=1)
+        self.seed = as_count("seed", seed, 0, 2**32 - 1)
         self.temperature_: Temperature
         self.coefficients_: np.ndarray
         self.rounds_: int
@@ -73,7 +72,7 @@ class RoutingRecalibration:
         self.gain_error_: float
 
     def fit(self, output: MixtureOutput, labels: Array) -> Self:
-        """The mixture's output on validation data, and its labels [N]."""
+        """Fit on the mixture's output on validation data, and its labels [N]."""
         check_whole(output)
         self.temperature_ = Temperature().fit(output.log_probs, labels)
         self.rounds_, self.gain_, self.gain_error_ = 0, float("nan"), float("nan")
@@ -99,7 +98,7 @@ class RoutingRecalibration:
         return self
 
     def transform(self, output: MixtureOutput) -> MixtureOutput:
-        """The mixture's repaired log-probabilities, beside routing and experts as they were."""
+        """The output with repaired log-probabilities of the mixture; routing and experts stay."""
         coefficients = self._fitted()
         check_whole(output)
         if coefficients.shape[1] != output.log_routing.shape[1]:
@@ -157,7 +156,7 @@ class RoutingRecalibration:
         return fitted
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        """The results that a file holds; the options are already known."""
+        """Take over the results in a file; the options are known already."""
         self.temperature_ = Temperature()
         self.temperature_.restore(saved["temperature"], saved["temperature_status"], "temperature_status")
         self.coefficients_ = numbers("coefficients", saved["coefficients"], (2, None, self.bins + 1))
@@ -183,16 +182,16 @@ class RoutingRecalibration:
         n = len(right)
         fold = np.random.default_rng(self.seed).permutation(np.arange(n) % FOLDS)
         sums, squares = np.zeros(self.rounds), np.zeros(self.rounds)  # of the gains after 1, 2, … rounds
-        for held in range(FOLDS):
-            rest = torch.as_tensor(fold != held, device=labels.device)
+        for held_out in range(FOLDS):
+            rest = torch.as_tensor(fold != held_out, device=labels.device)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CalibrationWarning)
                 alone = Temperature().fit(output.log_probs[rest], labels[rest])
             taught, judged = (_Event.of(_take(output, rows), alone) for rows in (rest, ~rest))
             design, logit = judged.design(self.bins), judged.logit.copy()
-            won = right[fold == held]
+            won = right[fold == held_out]
             before = log_expit(np.where(won, logit, -logit))
-            for i, (auditor, size) in enumerate(self._boost(taught, right[fold != held], self.rounds)):
+            for i, (auditor, size) in enumerate(self._boost(taught, right[fold != held_out], self.rounds)):
                 _move(logit, design, auditor, size)
                 gain = log_expit(np.where(won, logit, -logit)) - before
                 sums[i] += gain.sum()

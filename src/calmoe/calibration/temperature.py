@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.arrays import Array, as_number, as_tensor
+from calmoe.arrays import Array, as_number, as_tensor, check_word
 from calmoe.calibration.temperature_solvers import (
     EXPLAINED,
     STATUSES,
@@ -58,14 +58,12 @@ class Temperature:
     LARGEST = 1e6
 
     def __init__(self, solver: str = "exact") -> None:
-        if solver not in ("exact", "published"):
-            raise InputError(f'solver must be "exact" or "published", not "{solver}"')
-        self.solver = solver
+        self.solver = check_word("solver", solver, STATUSES)
         self.temperature_: float
         self.status_: str
 
     def fit(self, log_probs: Array, labels: Array, weights: Array | None = None) -> Self:
-        """log_probs [N, C]: log-probabilities, or logits; labels [N]; weights [N] ≥ 0."""
+        """Fit on log_probs [N, C] (log-probabilities or logits), labels [N] and weights [N] ≥ 0."""
         problem = prepare(log_probs, labels, weights)
         if self.solver == "exact":
             self.temperature_, self.status_ = solve_exactly(*problem, largest=self.LARGEST)
@@ -107,7 +105,7 @@ class Temperature:
         return fitted
 
     def restore(self, temperature: Any, status: Any, field: str) -> None:
-        """What a file says this solver found; `field` is where it keeps the status."""
+        """Take over this solver's result from a file, which keeps the status in `field`."""
         self.status_ = one_of(field, status, STATUSES[self.solver])
         smallest, largest = 1 / self.LARGEST, self.LARGEST
         if self.solver == "published":
@@ -140,12 +138,12 @@ class ShiftedTemperature(Temperature):
     FEWEST = 100
 
     def fit(self, log_probs: Array, labels: Array, weights: Array | None = None) -> Self:
-        """log_probs [N, C], labels [N] and weights [N] ≥ 0 of the source rows; weights are needed."""
+        """Fit on log_probs [N, C], labels [N] and weights [N] ≥ 0 of the source rows; weights are needed."""
         if weights is None:
             raise InputError("give the weights of the source rows, such as density_ratio(...).weights")
-        given = as_tensor(weights).double()
-        total = float(given.square().sum())
-        self.effective_ = float(given.sum()) ** 2 / total if total > 0 else 0.0
+        mass = as_tensor(weights).double()
+        squares = float(mass.square().sum())
+        self.effective_ = float(mass.sum()) ** 2 / squares if squares > 0 else 0.0
         if self.effective_ < self.FEWEST:
             raise InputError(
                 f"the weights leave {self.effective_:.0f} effective rows: a temperature for the target needs "
@@ -182,7 +180,7 @@ class PerExpertTemperature:
         self.statuses_: list[str]
 
     def fit(self, output: MixtureOutput, labels: Array) -> Self:
-        """The mixture's output on validation data, and its labels [N].
+        """Fit on the mixture's output on validation data, and its labels [N].
 
         `statuses_` says how each fit ended; "unrouted" is an expert without any routing weight, left at 1.
         """
@@ -293,7 +291,7 @@ def frontier(
 
 
 def check_whole(output: MixtureOutput) -> None:
-    """Refuse bare probabilities."""
+    """Refuse anything but a MixtureOutput."""
     if not isinstance(output, MixtureOutput):
         raise InputError(f"give the whole MixtureOutput, with routing and experts, not {type(output)}")
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor, widen
 from calmoe.errors import InputError
+from calmoe.roots import rising_root
 
 
 class CalibrationWarning(UserWarning):
@@ -51,7 +52,7 @@ class Problem(NamedTuple):
 
 
 def prepare(log_probs: Array, labels: Array, weights: Array | None) -> Problem:
-    """Checked and in float64, without the rows of no weight and those that no temperature helps."""
+    """The checked problem in float64, without rows of weight zero and rows that no temperature helps."""
     scores = as_tensor(log_probs)
     check_scores(scores)
     scores = scores.double()
@@ -124,18 +125,8 @@ def solve_exactly(scores: Tensor, of_label: Tensor, weights: Tensor, largest: fl
         high += 1.0
         if high > math.log(largest):
             return 1.0 / largest, "at bound"
-    point = (low + high) / 2
-    for _ in range(100):
-        slope, curvature = slope_and_curvature(point)
-        if slope < 0:
-            low = point
-        else:
-            high = point
-        proposed = point - slope / curvature if curvature > 0 else math.inf
-        previous, point = point, proposed if low <= proposed <= high else (low + high) / 2
-        if abs(point - previous) < 1e-13:
-            break
-    return math.exp(-point), "optimum"
+    log_beta = rising_root(slope_and_curvature, low, high, start=(low + high) / 2, absolute=1e-13)
+    return math.exp(-log_beta), "optimum"
 
 
 @torch.inference_mode(False)

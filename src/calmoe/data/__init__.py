@@ -1,50 +1,30 @@
-"""Datasets with a shift, by name: `load_dataset("digits")`."""
+"""Datasets with a shift, by name: `load_dataset("digits")`. A dataset is a module with a `CARD`."""
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 
 from calmoe.data import cifar10h, civilcomments, digits, domains, hatexplain, pacs
+from calmoe.data.card import DatasetCard
 from calmoe.data.shift import PROTOCOLS, ShiftDataset, Split, check_protocol
 from calmoe.errors import InputError, check_known
 
 __all__ = [
     "DATASETS",
     "PROTOCOLS",
+    "DatasetCard",
     "ShiftDataset",
     "Split",
     "check_protocol",
-    "is_text",
     "load_dataset",
-    "needs_folder",
 ]
 
-DATASETS: dict[str, Callable[..., ShiftDataset]] = {
-    "digits": digits.load,
-    "cifar10h": cifar10h.load,
-    "pacs": pacs.load,
-    "domains": domains.load,
-    "civilcomments": civilcomments.load,
-    "hatexplain": hatexplain.load,
+DATASETS: dict[str, DatasetCard] = {
+    "digits": digits.CARD,
+    "cifar10h": cifar10h.CARD,
+    "pacs": pacs.CARD,
+    "domains": domains.CARD,
+    "civilcomments": civilcomments.CARD,
+    "hatexplain": hatexplain.CARD,
 }
-
-
-def needs_folder(name: str) -> bool:
-    """Whether the dataset is read from files of the user's.
-
-    >>> needs_folder("pacs"), needs_folder("digits")
-    (True, False)
-    """
-    return inspect.signature(DATASETS[name]).parameters["data"].default is inspect.Parameter.empty
-
-
-def is_text(name: str) -> bool:
-    """Whether the dataset's rows are token ids, for a text encoder.
-
-    >>> is_text("hatexplain"), is_text("digits")
-    (True, False)
-    """
-    return "encoder" in inspect.signature(DATASETS[name]).parameters
 
 
 def load_dataset(
@@ -59,9 +39,9 @@ def load_dataset(
     10
     """
     check_known("dataset", name, DATASETS)
-    takes = inspect.signature(DATASETS[name]).parameters
-    if target and "target" not in takes:
+    card = DATASETS[name]
+    if target and not card.has_targets:
         raise InputError(f"{name} has no domains to choose a target from: leave out the target")
     options = {"target": target} if target else {}
-    options |= {"encoder": encoder} if is_text(name) else {}
-    return DATASETS[name](data, protocol, **options)
+    options |= {"encoder": encoder} if card.is_text else {}
+    return card.load(data, protocol, **options)

@@ -5,12 +5,14 @@ trained models serves both; they differ in whether validation passes through the
 """
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from calmoe.data.agreement import agreement_columns
+from calmoe.data.card import DatasetCard, given_folder
 from calmoe.data.safe_pickle import read_plain
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout
@@ -47,11 +49,10 @@ OFFICIAL_ROWS = 10_000
 
 
 def load(data: Path | None, protocol: str = "corrected") -> ShiftDataset:
-    """CIFAR-10H from the folder `data`; a note tells of batches that are not the official ones."""
+    """CIFAR-10H from the folder `data`; a note names a batch that differs from the official one."""
     augmented = check_protocol(protocol) == "published"
-    if data is None:
-        raise InputError(f"cifar10h needs a folder: give it with --data DIR, or {GET_IT}")
-    folder = find_images(Path(data))
+    root = given_folder("cifar10h", data, GET_IT)
+    folder = find_images(root)
     batches = {name: read_batch(folder, name) for name in BATCHES}
     _refuse_cut(folder, {name: len(labels) for name, (_, labels) in batches.items()})
     pool = _joined(list(batches.values()))
@@ -61,7 +62,7 @@ def load(data: Path | None, protocol: str = "corrected") -> ShiftDataset:
         name="cifar10h",
         train=pool.take(train),
         validation=pool.take(validation),
-        test=Split(inputs=test.inputs, labels=test.labels, groups=human_columns(Path(data), len(test))),
+        test=replace(test, groups=human_columns(root, len(test))),
         class_names=CLASSES,
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2023, 0.1994, 0.2010),
@@ -76,7 +77,7 @@ def load(data: Path | None, protocol: str = "corrected") -> ShiftDataset:
 
 
 def _notes(folder: Path, rows: int) -> tuple[str, ...]:
-    """Files as long as CIFAR-10's must be CIFAR-10's; shorter ones are somebody's own. 0.4 s."""
+    """A note on files as long as CIFAR-10's that differ from it; shorter ones are the user's own. 0.4 s."""
     if rows != OFFICIAL_ROWS * len(MD5[folder.name]):
         return ()
     try:
@@ -87,7 +88,7 @@ def _notes(folder: Path, rows: int) -> tuple[str, ...]:
 
 
 def _refuse_cut(folder: Path, rows: dict[str, int]) -> None:
-    """Where one batch is CIFAR-10's, all are: a shorter one was cut at a row's end."""
+    """Refuse a short batch among batches as long as CIFAR-10's: it was cut at the end of a row."""
     short = [name for name, count in rows.items() if count != OFFICIAL_ROWS]
     if short and OFFICIAL_ROWS in rows.values():
         raise InputError(
@@ -190,3 +191,19 @@ def _present(path: Path) -> Path:
 
 def _text(key: object) -> object:
     return key.decode("latin-1") if isinstance(key, bytes) else key
+
+
+def fetch(to: Path) -> Path:
+    """Download images and votes into the folder `to`, verified."""
+    from calmoe.data.download import fetch_cifar10h  # it reads this module
+
+    return fetch_cifar10h(to)
+
+
+CARD = DatasetCard(
+    load=load,
+    get_it=GET_IT,
+    fetch=fetch,
+    hard="Hard on CIFAR-10H: images on which less than 70 % of the people asked agree. That share is what "
+    "the figures call agreement.",
+)

@@ -1,4 +1,4 @@
-"""CivilComments in the layout of WILDS: is an online comment toxic? Hard are those that mention an identity.
+"""CivilComments in the layout of WILDS: is an online comment toxic? The hard ones mention an identity.
 
 Both protocols draw the same rows as the authors' code: 50,000 of the WILDS training comments, all where there
 are fewer. `corrected` validates on a tenth of each class, `published` on the last tenth as drawn, which in a
@@ -7,16 +7,17 @@ file of fewer rows is in file order. All WILDS test comments are test; its valid
 
 import csv
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from calmoe.data.card import DatasetCard, given_folder
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
-from calmoe.data.text import check_classes, check_rows, data_folder, text_notes, token_ids
-from calmoe.errors import InputError
+from calmoe.data.text import check_classes, check_rows, text_notes, token_ids
+from calmoe.errors import InputError, refusal, shown
 from calmoe.files import is_utf8
 from calmoe.validation import parse_number
 
@@ -51,9 +52,7 @@ class Comments:
 def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -> ShiftDataset:
     """CivilComments from the folder `data`, in tokens of the encoder (a folder or a hub name)."""
     check_protocol(protocol)
-    if data is None:
-        raise InputError(f"civilcomments needs a folder with {FILE}: give it with --data DIR, or {GET_IT}")
-    folder = data_folder(data)
+    folder = given_folder("civilcomments", data, GET_IT)
     path = find_file(folder)
     comments = read_comments(path)
     pool = drawn(np.flatnonzero(comments.splits == "train"))
@@ -74,10 +73,8 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
         name="civilcomments",
         train=everything.take(train),
         validation=everything.take(validation),
-        test=Split(
-            inputs=tested.inputs,
-            labels=tested.labels,
-            groups={name: mentioned[test] for name, mentioned in comments.identities.items()},
+        test=replace(
+            tested, groups={name: mentioned[test] for name, mentioned in comments.identities.items()}
         ),
         class_names=CLASSES,
         hard=ANY,
@@ -127,7 +124,7 @@ def read_comments(path: Path) -> Comments:
                         "commas or line ends not in quotes?"
                     )
                 if row[split] not in SPLITS:
-                    raise InputError(f"{SPLIT} must be one of {', '.join(SPLITS)}, not {row[split]!r}")
+                    raise InputError(f"{SPLIT} must be one of {', '.join(SPLITS)}, not {shown(row[split])}")
                 scores.append([_score(name, row[place]) for name, place in places])
                 splits.append(row[split])
                 texts.append(row[text])
@@ -149,7 +146,7 @@ def read_comments(path: Path) -> Comments:
 
 
 def _check_header(header: list[str]) -> None:
-    """All columns must be there, by name; in which order, and which others, does not matter."""
+    """Refuse a header without all columns that are needed; their order, and others, do not matter."""
     if not is_utf8("".join(header)):
         raise InputError("it is not UTF-8: save the file as UTF-8")
     if not any(header):
@@ -165,12 +162,12 @@ def _check_header(header: list[str]) -> None:
             raise InputError(f"its columns are separated by {called}: save it with commas")
     folded = {name.casefold() for name in missing}
     near = [name for name in header if name.casefold() in folded]
-    found = f" (found {', '.join(near)}: names are case-sensitive)" if near else ""
-    raise InputError(f"no column {', '.join(missing)}{found}; docs/text.md tells what each holds")
+    hint = f" (there is {', '.join(near)}: case counts)" if near else ""
+    raise InputError(f"no column {', '.join(missing)}{hint}; docs/text.md describes each")
 
 
 def _score(name: str, value: str) -> float:
-    """A share of annotators; an identity without one is no mention, as in WILDS."""
+    """A share of annotators; an empty share of an identity means no mention, as in WILDS."""
     if not value and name != TOXICITY:
         return 0.0
     try:
@@ -178,5 +175,8 @@ def _score(name: str, value: str) -> float:
     except ValueError:
         score = math.nan
     if not 0 <= score <= 1:
-        raise InputError(f"{name} must be a number from 0 to 1, not {value!r}")
+        raise refusal(name, "a number from 0 to 1", value)
     return score
+
+
+CARD = DatasetCard(load=load, get_it=f"civilcomments is not downloaded for you: {GET_IT}")

@@ -5,12 +5,14 @@ stands in for human agreement. It depends on pixels and labels only, on none of 
 when agreement < 0.7, as in CIFAR-10H; half of the images are test, so that well over 60 of them are hard.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from calmoe.data.agreement import agreement_columns
+from calmoe.data.card import DatasetCard
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 
@@ -24,7 +26,7 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
     `corrected` validates on a stratified fifth of the training pool: a tenth would be 90 images with about
     3 errors, too few to fit a temperature. `published` validates on the pool's last tenth, in stored order.
     """
-    from sklearn.datasets import load_digits  # a second, which no other dataset needs
+    from sklearn.datasets import load_digits  # takes a second, and no other dataset needs it
 
     augmented = check_protocol(protocol) == "published"
     pixels, labels = load_digits(return_X_y=True)
@@ -36,12 +38,11 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
     )
     images = torch.from_numpy((pixels * 255 / 16).round().astype(np.uint8).reshape(-1, 1, 8, 8))
     everything = Split(inputs=images, labels=torch.from_numpy(labels))
-    tested = everything.take(test)
     return ShiftDataset(
         name="digits",
         train=everything.take(pool[train]),
         validation=everything.take(pool[validation]),
-        test=Split(inputs=tested.inputs, labels=tested.labels, groups=agreement_columns(agreement)),
+        test=replace(everything.take(test), groups=agreement_columns(agreement)),
         class_names=tuple("0123456789"),
         mean=(0.3061,),  # of the training rows
         std=(0.3759,),
@@ -61,3 +62,11 @@ def neighbour_agreement(
     distances = (train**2).sum(1) - 2 * test @ train.T  # less the test row's own norm: the same order
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]
     return (train_labels[nearest] == test_labels[:, None]).mean(axis=1)
+
+
+CARD = DatasetCard(
+    load=load,
+    get_it="digits comes with scikit-learn: there is nothing to download, `calmoe run digits`",
+    hard="Hard on digits: images of whose 15 nearest training images, in pixels, less than 70 % bear their "
+    "label. That share is what the figures call agreement; it stands in for people's.",
+)

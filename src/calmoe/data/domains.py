@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from calmoe.data.card import DatasetCard
 from calmoe.data.image_cache import decoded
 from calmoe.data.image_folders import (
     NO_IMAGES,
@@ -19,6 +20,7 @@ from calmoe.data.image_folders import (
     find_images,
     image_folder,
     layout_notes,
+    unpacked,
 )
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
@@ -36,9 +38,9 @@ def load(data: Path | None, protocol: str = "corrected", target: str = "", size:
     root = image_folder("domains", data)
     layout = find_images(root)
     if len(layout) < 2:
-        found, empty = ", ".join(layout) or "none", empty_folders(root)
+        names, empty = ", ".join(layout) or "none", empty_folders(root)
         raise InputError(
-            f"{root} needs at least two domains, in folders DIR/domain/class/image: found {found}"
+            f"{root} needs at least two domains, in folders DIR/domain/class/image: found {names}"
             + (deeper(root) or (f"; {empty[0]} {NO_IMAGES}" if empty else ""))
         )
     return leave_one_out("domains", root, layout, protocol, target, size)
@@ -116,7 +118,7 @@ def leave_one_out(
 
 
 def _check_learnable(root: Path, target: str, layout: Layout, learned: set[str]) -> None:
-    """Every class of the target is one to train on."""
+    """Refuse a target with a class that no other domain has: it cannot be learned."""
     unknown = [label for label in layout[target] if label not in learned]
     if unknown:
         named = f"class{'es' * (len(unknown) > 1)} {', '.join(unknown[:5])}{', …' * (len(unknown) > 5)}"
@@ -140,7 +142,7 @@ def _files(layout: Layout, domain: str) -> list[Path]:
 
 
 def _seen_before(target: str, digests: list[str], seen: dict[str, set[str]]) -> Iterator[str]:
-    """What to tell of the target's images that a source has as well.
+    """A note on images of the target that a source domain has as well.
 
     >>> next(_seen_before("photo", ["1", "2"], {"clipart": {"2"}, "sketch": {"3"}})).partition(" (")[0]
     '1 of 2 images of photo is also in clipart'
@@ -157,3 +159,6 @@ def _seen_before(target: str, digests: list[str], seen: dict[str, set[str]]) -> 
 def _tensor(pixels: np.ndarray) -> torch.Tensor:
     """[N,H,W,C] in memory, as the trainer wants it, seen as [N,C,H,W]."""
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+CARD = DatasetCard(load=load, get_it=unpacked("domains"))

@@ -12,11 +12,12 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import numpy as np
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
 
 from calmoe.data import cifar10h
 from calmoe.data.agreement import HARD_BELOW
 from calmoe.errors import InputError
+from calmoe.progress import progress_bar
 
 CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR10_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
@@ -35,7 +36,7 @@ def download(
 ) -> Path:
     """Fetch `url` to the file `to`, which appears only once its md5 and `check` are right.
 
-    A download that was cut is in `NAME.part`, and the next call goes on from there.
+    A download that was cut stays in `NAME.part`, and the next call continues it.
     """
     if to.is_file() and _is_right(to, md5, check):
         return to
@@ -56,9 +57,8 @@ def download(
 
 
 def fetch_cifar10h(to: Path) -> Path:
-    """CIFAR-10 (binary layout) and CIFAR-10H's counts into the folder `to`; what is right there stays."""
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with Progress(*columns) as progress:
+    """Fetch CIFAR-10 (binary layout) and CIFAR-10H's counts into the folder `to`; correct files stay."""
+    with progress_bar(DownloadColumn(), TimeRemainingColumn()) as progress:
         if not _has_images(to):
             archive = download(CIFAR10_URL, to / CIFAR10_URL.rpartition("/")[2], CIFAR10_MD5, progress)
             _unpack(archive, to)
@@ -137,7 +137,7 @@ def _has_images(to: Path) -> bool:
 
 
 def _unpack(archive: Path, to: Path) -> None:
-    """The archive's batch files, verified beside their place, then moved there one by one."""
+    """Unpack the archive's batch files beside their place, verify them, and move them there one by one."""
     folder = to / cifar10h.BINARY
     try:
         with tempfile.TemporaryDirectory(dir=to, prefix=".unpacking-") as temporary:

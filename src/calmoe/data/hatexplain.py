@@ -10,16 +10,17 @@ leaves out the 919 posts with three different labels. A post's targets are what 
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from calmoe.data.card import DatasetCard, given_folder
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
-from calmoe.data.text import check_classes, check_rows, data_folder, text_notes, token_ids
-from calmoe.errors import InputError
+from calmoe.data.text import check_classes, check_rows, text_notes, token_ids
+from calmoe.errors import InputError, shown
 from calmoe.files import is_utf8
 
 POSTS, DIVISIONS = "dataset.json", "post_id_divisions.json"  # the official two files
@@ -50,7 +51,7 @@ class Post:
 
     @property
     def communities(self) -> set[str]:
-        """Those that more than half of the annotators name."""
+        """The communities that more than half of the annotators name."""
         named = Counter(name for targets in self.targets for name in targets if name != NOBODY)
         return {name for name, count in named.items() if 2 * count > len(self.targets)}
 
@@ -58,9 +59,7 @@ class Post:
 def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -> ShiftDataset:
     """HateXplain from the folder `data`, in tokens of the encoder (a folder or a hub name)."""
     check_protocol(protocol)
-    if data is None:
-        raise InputError(f"hatexplain needs a folder: give it with --data DIR, or {GET_IT}")
-    folder = data_folder(data)
+    folder = given_folder("hatexplain", data, GET_IT)
     posts = read_posts(folder)
     labels = np.array([int(post.toxic_share > 0.5) for post in posts], dtype=np.int64)
     splits = np.array([post.split for post in posts])
@@ -75,7 +74,7 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
         name="hatexplain",
         train=train,
         validation=validation,
-        test=Split(inputs=test.inputs, labels=test.labels, groups=columns(tested)),
+        test=replace(test, groups=columns(tested)),
         class_names=CLASSES,
         hard="hard",
         protocol=protocol,
@@ -85,7 +84,7 @@ def load(data: Path | None, protocol: str = "corrected", *, encoder: str = "") -
 
 
 def columns(posts: list[Post]) -> dict[str, np.ndarray]:
-    """The majority's share of the votes, where it is not all of them, and a column a community.
+    """The majority's share of the votes, the posts where it is not all of them, and a column a community.
 
     There are no levels of agreement: with three annotators they would be the hard rows and the others.
     """
@@ -126,12 +125,12 @@ def _official(path: Path, divisions: Path) -> list[Post]:
         for number in divided[split]:
             if split_of.setdefault(number, split) != split:
                 raise InputError(
-                    f"{divisions} lists post {_shown(number)} under {split_of[number]} and {split}: keep one"
+                    f"{divisions} lists post {shown(number)} under {split_of[number]} and {split}: keep one"
                 )
     if unknown := [number for number in split_of if number not in posts]:
         raise InputError(
             f"{divisions} lists {len(split_of):,} posts, and {path} lacks {len(unknown):,} of them, "
-            f"such as {_shown(unknown[0])}: {GET_IT}"
+            f"such as {shown(unknown[0])}: {GET_IT}"
         )
     return [
         _from_official(f"{path}, post {number}", post, split_of[number])
@@ -147,7 +146,7 @@ def _from_official(place: str, post: Any, split: str) -> Post:
     except (KeyError, TypeError):
         raise InputError(f"{place}: no whole post with its labels and targets; {GET_IT}") from None
     if not _words(tokens):
-        raise InputError(f"{place}: post_tokens must list the words of the post, not {_shown(tokens)}")
+        raise InputError(f"{place}: post_tokens must list the words of the post, not {shown(tokens)}")
     return _post(place, " ".join(tokens), split, labels, targets)
 
 
@@ -177,7 +176,7 @@ def _post(place: str, text: Any, split: Any, labels: Any, targets: Any) -> Post:
 
     def check(right: bool, name: str, value: Any, may: str) -> None:
         if not right:
-            raise InputError(f"{place}: {name} must {may}, not {_shown(value)}")
+            raise InputError(f"{place}: {name} must {may}, not {shown(value)}")
 
     check(isinstance(text, str), "text", text, "be a string")
     check(is_utf8(text), "text", text, CHARACTERS)
@@ -199,14 +198,6 @@ def _words(value: Any) -> bool:
     return isinstance(value, list) and all(type(word) is str for word in value)
 
 
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
-    except RecursionError:
-        text = "something deeply nested"
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
 def _json(path: Path) -> Any:
     text = _text(path)
     try:
@@ -224,3 +215,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8: save it as UTF-8") from None
+
+
+CARD = DatasetCard(load=load, get_it=f"hatexplain is not downloaded for you: {GET_IT}")

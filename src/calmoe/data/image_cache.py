@@ -1,7 +1,7 @@
-"""Images decoded once, on all cores, into a cache: one file of bytes [N, size, size, 3] a folder of images.
+"""Images decoded once, on all cores, into a cache: for each folder of images one file [N, size, size, 3].
 
 A cache file is named by the content of the images behind it, so a changed, added or removed image is decoded
-anew; NAME.sha256 beside it (as sha256sum writes it) tells whether the cache itself is whole.
+anew; NAME.sha256 beside it (as sha256sum writes it) shows whether the cache itself is whole.
 """
 
 import fcntl
@@ -16,13 +16,13 @@ from typing import IO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from calmoe.errors import InputError
 from calmoe.files import CACHE, leftovers, open_lock, write_whole, writing_whole
+from calmoe.progress import progress_bar
 
-HOW = "8 bits, RGB, bilinear"  # to be changed with `decode`: what was cached before then counts no more
+HOW = "8 bits, RGB, bilinear"  # change it with `decode`: earlier caches are then decoded anew
 LOCK = ".lock"
 BLOCK = 512  # images in memory at a time
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
@@ -39,17 +39,17 @@ def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> tuple[np
         digests = list(threads.map(_digest, files))
         stem = f"{name}-{size}-{_content(root, files, digests)[:16]}"
         for folder in folders:
-            if (found := _whole(folder / f"{stem}.rgb", size)) is not None:
-                return found, digests
+            if (images := _whole(folder / f"{stem}.rgb", size)) is not None:
+                return images, digests
         with _locked(folders) as folder:
             path = folder / f"{stem}.rgb"
-            if (found := _whole(path, size)) is None:  # nobody else has written it since
+            if (images := _whole(path, size)) is None:  # nobody else has written it since
                 _write(path, files, size, threads, f"decoding {name}")
                 _drop_others(folder, f"{name}-{size}-", stem)
-                found = _whole(path, size)
-    if found is None:
+                images = _whole(path, size)
+    if images is None:
         raise InputError(f"{path} is not what was written there: is the disk sound?")
-    return found, digests
+    return images, digests
 
 
 def decode(path: Path, size: int) -> np.ndarray:
@@ -71,7 +71,7 @@ def decode(path: Path, size: int) -> np.ndarray:
 
 
 def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
-    """16 bits as 8, value / 257; of wider pixels nobody knows what is white."""
+    """16 bits as 8, value / 257; refuses wider pixels, where nobody knows what is white."""
     mode = image.mode  # Pillow's own conversion of these cuts every value at 255
     if mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
         return Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype(np.uint8))
@@ -92,10 +92,10 @@ def _content(root: Path, files: Sequence[Path], digests: Sequence[str]) -> str:
     return hashlib.sha256(os.fsencode("".join([f"{HOW}\n", *lines]))).hexdigest()
 
 
-def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExecutor, told: str) -> None:
+def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExecutor, title: str) -> None:
     digest = hashlib.sha256()
-    with writing_whole(path) as stream, _bar() as bar:
-        task = bar.add_task(told, total=len(files))
+    with writing_whole(path) as stream, progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task(title, total=len(files))
         for start in range(0, len(files), BLOCK):
             for pixels in threads.map(lambda file: decode(file, size), files[start : start + BLOCK]):
                 stream.write(pixels.data)
@@ -116,14 +116,14 @@ def _whole(path: Path, size: int) -> np.ndarray | None:
 
 
 def _drop_others(folder: Path, prefix: str, stem: str) -> None:
-    """What was cached for other content under the same name."""
+    """Remove what was cached under the same name for other content."""
     for path in folder.iterdir():
         if path.name.startswith(prefix) and path.stem != stem and len(path.stem) == len(stem):
             path.unlink(missing_ok=True)
 
 
 def _cache_folders(root: Path) -> tuple[Path, Path]:
-    """Beside the images, and among the user's own caches."""
+    """The cache beside the images, and the one among the user's own caches."""
     whole = root.resolve()
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     mark = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
@@ -145,9 +145,9 @@ def _writable(folders: Sequence[Path]) -> Path:
 
 @contextmanager
 def _locked(folders: Sequence[Path]) -> Iterator[Path]:
-    """A folder where one process at a time decodes; what a killed one left half-written goes.
+    """A folder where one process at a time decodes, without the half-written files of a killed one.
 
-    So does the folder, if all that is in it after an error is the lock.
+    After an error the folder is removed if it holds nothing but the lock.
     """
     folder, lock = _lock(folders)
     with lock:
@@ -164,7 +164,7 @@ def _locked(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _lock(folders: Sequence[Path]) -> tuple[Path, IO[bytes]]:
-    """The first folder that can be written, and its lock, held; one that was removed meanwhile is none."""
+    """The first folder that can be written, and its lock, held; tries again if it was removed meanwhile."""
     while True:
         folder = _writable(folders)
         with suppress(FileNotFoundError):
@@ -181,9 +181,3 @@ def _lock(folders: Sequence[Path]) -> tuple[Path, IO[bytes]]:
 
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count())  # Pillow and hashlib let other threads run
-
-
-def _bar() -> Progress:
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=console, disable=not console.is_terminal)

@@ -1,28 +1,36 @@
-"""Images in folders DIR/domain/class/image: which files count, and what to tell of the rest."""
+"""Images in folders DIR/domain/class/image: which files count, and notes on the rest."""
 
 import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from calmoe.data.card import given_folder
 from calmoe.data.image_cache import SUFFIXES
 from calmoe.errors import InputError
 from calmoe.files import is_utf8, legible
 
 Layout = dict[str, dict[str, list[Path]]]
-"""Images by domain and class, all in order; a class that a domain lacks is not there."""
+"""Images by domain and class, all in order; a domain has only its own classes."""
 
 NO_IMAGES = f"has no images in class folders (their names end in {', '.join(SUFFIXES)})"
-CLASSES_TOLD = 5  # that lack a domain
+MOST_NOTES = 5  # on classes that some domain lacks
 
 
 def image_folder(name: str, data: Path | None) -> Path:
-    """The folder `data`, if there is one."""
-    if data is None:
-        raise InputError(f"{name} needs a folder: give it with --data DIR; images are DIR/domain/class/image")
-    if not Path(data).is_dir():
-        raise InputError(f"there is no folder {data}: give the one with a folder per domain")
-    return Path(data)
+    """The folder that the user gives for the dataset `name`; an InputError if there is none."""
+    folder = given_folder(name, data, "unpack it to DIR/domain/class/image")
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: give the one with a folder per domain")
+    return folder
+
+
+def unpacked(name: str) -> str:
+    """How a user gets a dataset of image folders."""
+    return (
+        f"{name} is not downloaded (docs/run.md has more): unpack it to DIR/domain/class/image, "
+        f"then `calmoe run {name} --data DIR --target DOMAIN`"
+    )
 
 
 def find_images(root: Path) -> Layout:
@@ -45,16 +53,16 @@ def empty_folders(root: Path) -> list[str]:
 
 
 def deeper(root: Path, needed: Collection[str] = ()) -> str:
-    """A hint, where domains, with all `needed` ones, are one folder deeper: DIR/inner/domain/class/image."""
+    """A hint where the domains, among them all `needed` ones, lie a folder deeper: DIR/inner/domain/class."""
     for folder in _folders(root):
-        found = find_images(folder)
-        if len(found) > 1 and found.keys() >= set(needed):
+        domains = find_images(folder)
+        if len(domains) > 1 and domains.keys() >= set(needed):
             return f"; did you mean --data {shlex.quote(str(folder))}?"
     return ""
 
 
 def layout_notes(root: Path, layout: Layout) -> tuple[str, ...]:
-    """What may have been meant to count and does not: files, folders, classes that a domain lacks."""
+    """Notes on what may be missed: files and folders that do not count, classes that a domain lacks."""
     return (*_folders_passed_over(root, layout), *_files_passed_over(root, layout), *_lacking(root, layout))
 
 
@@ -83,12 +91,13 @@ def _files_passed_over(root: Path, layout: Layout) -> Iterator[str]:
                     path = Path(place, name)
                     image = path.suffix.lower() in SUFFIXES
                     (other if not image else unreadable if top else misplaced).append(path)
-    yield from _told(root, other, f"images end in {', '.join(SUFFIXES)}")
-    yield from _told(root, misplaced, "images count in DIR/domain/class, no higher and no deeper")
-    yield from _told(root, unreadable, "a broken link, or no plain file")
+    yield from _passed_over(root, other, f"images end in {', '.join(SUFFIXES)}")
+    yield from _passed_over(root, misplaced, "images count in DIR/domain/class, no higher and no deeper")
+    yield from _passed_over(root, unreadable, "a broken link, or no plain file")
 
 
-def _told(root: Path, files: Sequence[Path], why: str) -> Iterator[str]:
+def _passed_over(root: Path, files: Sequence[Path], why: str) -> Iterator[str]:
+    """A note on these files, if there are any."""
     if files:
         name = legible(files[0].relative_to(root))
         many = (
@@ -100,7 +109,7 @@ def _told(root: Path, files: Sequence[Path], why: str) -> Iterator[str]:
 
 
 def _lacking(root: Path, layout: Layout) -> list[str]:
-    """The classes, by the names of their folders, that have no image in some domain."""
+    """Notes on classes, by the names of their folders, that have no image in some domain."""
     notes = []
     for name in sorted({folder.name for domain in layout for folder in _folders(root / domain)}):
         without = [domain for domain in layout if name not in layout[domain]]
@@ -108,19 +117,19 @@ def _lacking(root: Path, layout: Layout) -> list[str]:
             notes.append(f"class {name}: no image in any domain, so it is no class")
         elif without:
             notes.append(f"class {name}: no image in domain{'s' * (len(without) > 1)} {', '.join(without)}")
-    more = len(notes) - CLASSES_TOLD
-    return [*notes[:CLASSES_TOLD], *([f"{more} more such classes"] if more > 0 else [])]
+    more = len(notes) - MOST_NOTES
+    return [*notes[:MOST_NOTES], *([f"{more} more such classes"] if more > 0 else [])]
 
 
 def _folders(folder: Path) -> list[Path]:
     """Visible folders by name; the names go into results and reports, which are UTF-8."""
-    found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    for path in found:
+    folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    for path in folders:
         if not is_utf8(path.name):
             raise InputError(
                 f"{folder} has a folder whose name is not UTF-8, {os.fsencode(path.name)!r}: rename it"
             )
-    return found
+    return folders
 
 
 def _images(folder: Path) -> list[Path]:
@@ -128,7 +137,7 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _named_as_images(folder: Path) -> list[Path]:
-    """By name, folders apart: not all of them can be read."""
+    """Paths named as images, without folders; some may not be readable."""
     return sorted(
         path
         for path in folder.iterdir()

@@ -124,7 +124,7 @@ def _since_mark(stack: list[Any]) -> list[Any]:
 
 
 def _key(value: Any) -> str | bytes:
-    """A dict's key: text. Tuples in tuples would take the interpreter's stack, or for ever, to look up."""
+    """A dict's key, which must be text: looking up nested tuples may take the whole stack, or for ever."""
     if not isinstance(value, str | bytes):
         raise Refused(f"it has a key of {type(value).__name__}")
     return value

@@ -18,7 +18,7 @@ BLOCK = 1024  # rows that are hashed at a time
 
 
 def check_protocol(protocol: str) -> str:
-    """`protocol` itself, if there is such a one."""
+    """The name of a protocol, checked."""
     check_known("protocol", protocol, PROTOCOLS)
     return protocol
 
@@ -69,10 +69,10 @@ class Split:
 class ShiftDataset:
     """Train, validation and test, with the named hard subset of test; mean and std are for pixels in [0, 1].
 
-    `validation_augmented` says that the protocol, as the paper's, judges validation through the training
-    augmentation: it is part of the fingerprint and changes nothing here, since models predict both ways.
+    `validation_augmented` says that the protocol judges validation through the training augmentation, as the
+    paper's does. It is part of the fingerprint and changes nothing here: models predict both ways.
     `one_training` says that both protocols train on the same rows: one run may be judged under each.
-    `notes` are what a user should know of how the data were read, a line each; no fingerprint has them.
+    `notes` tell the user how the data were read, a line each; they are not part of a fingerprint.
     """
 
     name: str

@@ -6,18 +6,18 @@ import numpy as np
 def stratified_holdout(strata: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Hold out `fraction` of every stratum, at random; a stratum of two rows or more is on both sides.
 
-    >>> kept, held = stratified_holdout(np.array(["a", "a", "b", "b"]), 0.5, seed=0)
-    >>> len(kept), len(held)
+    >>> kept, held_out = stratified_holdout(np.array(["a", "a", "b", "b"]), 0.5, seed=0)
+    >>> len(kept), len(held_out)
     (2, 2)
     """
     strata = np.asarray(strata)
     generator = np.random.default_rng(seed)
-    held = np.zeros(len(strata), dtype=bool)
+    held_out = np.zeros(len(strata), dtype=bool)
     for stratum in np.unique(strata):
         rows = np.flatnonzero(strata == stratum)
         count = min(max(1, round(fraction * len(rows))), len(rows) - 1)
-        held[generator.permutation(rows)[:count]] = True
-    return np.flatnonzero(~held), np.flatnonzero(held)
+        held_out[generator.permutation(rows)[:count]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def last_rows_holdout(n: int, fraction: float) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
@@ -34,7 +33,7 @@ LEAST_TRAINING = 10  # rows
 def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> Tensor:
     """Ids [N, 128], int32, by the tokenizer of `encoder`, a folder or a hub name; PADDING after a text's end.
 
-    With a folder `cache`, ids of the same texts and the same tokenizer are read from there.
+    The folder `cache` keeps them for the next time with the same texts and the same tokenizer.
     """
     if not encoder:
         raise InputError(
@@ -57,28 +56,18 @@ def token_ids(texts: Sequence[str], encoder: str, cache: Path | None = None) -> 
     return ids
 
 
-def data_folder(data: str | Path) -> Path:
-    """The folder `data`; a file in it is easily given instead."""
-    folder = Path(data)
-    if folder.is_file():
-        raise InputError(
-            f"{folder} is a file: give the folder that it is in, --data {shlex.quote(str(folder.parent))}"
-        )
-    return folder
-
-
 def check_rows(path: Path, rows: dict[str, int]) -> None:
-    """Refuse splits, by name, of too few rows: it takes 10 to train, and one of each other."""
+    """Refuse splits, by name, with too few rows: training needs 10, every other split one."""
     least = {name: LEAST_TRAINING if name == "train" else 1 for name in rows}
     if any(rows[name] < least[name] for name in rows):
-        found, needed = (
+        given, needed = (
             ", ".join(f"{n} of {name}" for name, n in counts.items()) for counts in (rows, least)
         )
-        raise InputError(f"{path} has too few rows by split, {found}: it needs at least {needed}")
+        raise InputError(f"{path} has too few rows by split, {given}: it needs at least {needed}")
 
 
 def text_notes(texts: Sequence[str]) -> tuple[str, ...]:
-    """How many texts are empty; they are rows like the others.
+    """A note on how many texts are empty; they are rows like the others.
 
     >>> text_notes(["good", " "])
     ('1 of 2 texts is empty',)
@@ -89,10 +78,10 @@ def text_notes(texts: Sequence[str]) -> tuple[str, ...]:
 
 def check_classes(path: Path, labels: np.ndarray, names: Sequence[str]) -> None:
     """Refuse training rows of one class only: nothing can be learned from them."""
-    found = [names[label] for label in np.unique(labels)]
-    if len(found) < 2:
+    present = [names[label] for label in np.unique(labels)]
+    if len(present) < 2:
         raise InputError(
-            f"{path}: all {len(labels)} training rows are {found[0]}; it takes {' and '.join(names)} ones"
+            f"{path}: all {len(labels)} training rows are {present[0]}; it takes {' and '.join(names)} ones"
         )
 
 
@@ -109,14 +98,14 @@ def _tokenise(texts: Sequence[str], folder: Path) -> Tensor:
 
 
 def _write(path: Path, ids: Tensor) -> None:
-    """Leave the ids for the next time, where the folder can be written to."""
+    """Keep the ids for the next time, if the folder can be written."""
     with suppress(OSError):
         path.parent.mkdir(exist_ok=True)
         write_whole(path, safetensors.torch.save({"ids": ids}, {"sha256": _digest(ids)}))
 
 
 def _read(path: Path, rows: int, folder: Path) -> Tensor | None:
-    """Cached ids of the folder's tokenizer; nothing where there are none, or where the file is damaged."""
+    """Cached ids of the folder's tokenizer; None where there are none, or where the file is damaged."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             ids, digest = file.get_tensor("ids"), (file.metadata() or {}).get("sha256")

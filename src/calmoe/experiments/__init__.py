@@ -1,4 +1,4 @@
 """Experiments: a spec (TOML), methods as data, a plan with shared warm-ups, and a run folder to trust.
 
-`engine.run(load_preset("digits"), Path("runs/digits"))` is what `calmoe run digits` does.
+`runner.run(load_preset("digits"), Path("runs/digits"))` is what `calmoe run digits` does.
 """

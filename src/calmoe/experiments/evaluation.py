@@ -2,24 +2,22 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature
-from calmoe.calibration.temperature_solvers import FITTED
 from calmoe.methods import card
 from calmoe.metrics import accuracy, adaptive_ece, brier_score, by_group, ece, nll, smooth_ece
 from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
-from calmoe.render.wording import many, shortest
 
+EVALUATION_VERSION = 1  # raise it when rows change: sealed results are then computed anew
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
-TOLD = 5  # rows that a note names
 LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
 
 
@@ -27,17 +25,15 @@ def evaluate(
     method: str, seed: int, protocol: str, predictions: dict[str, Predictions], hard: str | None = None
 ) -> dict[str, Any]:
     """One row: metrics on test, its hard subset and its worst groups, raw and after a temperature ("_ts")."""
-    validation, test = predictions[VALIDATION[protocol]], predictions["test"]
-    labels = validation.known_labels
     row: dict[str, Any] = {"method": method, "seed": seed, "protocol": protocol}
-    fitted_on, output = validation.output, test.output
+    pair = (predictions[VALIDATION[protocol]], predictions["test"])
+    validation, test, temperatures = as_method_reads(method, *pair, protocol)
+    if temperatures is not None:
+        row["temperatures"] = temperatures
+    output = test.output
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)  # `temperature_status` says it
-        if card(method).post_hoc == "per_expert_temperature":
-            experts = PerExpertTemperature(solver=SOLVER[protocol]).fit(fitted_on, labels)
-            fitted_on, output = experts.transform(fitted_on), experts.transform(output)
-            row["temperatures"] = experts.temperatures_
-        temperature = Temperature(SOLVER[protocol]).fit(fitted_on.log_probs, labels)
+        temperature = Temperature(SOLVER[protocol]).fit(validation.output.log_probs, validation.known_labels)
     row |= {"temperature": temperature.temperature_, "temperature_status": temperature.status_}
     row |= _scores(output, temperature, test.known_labels, "")
     mask = test.mask(hard) if hard else None
@@ -48,6 +44,20 @@ def evaluate(
     else:
         row |= {f"hard_{name}": None for name in _scores(output, temperature, test.known_labels, "")}
     return row | _worst_groups(output, temperature, test, hard)
+
+
+def as_method_reads(
+    method: str, validation: Predictions, test: Predictions, protocol: str
+) -> tuple[Predictions, Predictions, list[float] | None]:
+    """Both files after the method's post-hoc step, and the experts' temperatures if it fits any."""
+    if card(method).post_hoc != "per_expert_temperature":
+        return validation, test, None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)  # its clamp is part of the method
+        experts = PerExpertTemperature(solver=SOLVER[protocol])
+        experts.fit(validation.output, validation.known_labels)
+    validation, test = (replace(p, output=experts.transform(p.output)) for p in (validation, test))
+    return validation, test, experts.temperatures_
 
 
 def _scores(output: MixtureOutput, temperature: Temperature, labels: Tensor, prefix: str) -> dict[str, Any]:
@@ -71,12 +81,12 @@ def _worst_groups(
     """The lowest accuracy and the largest ECE of any group; `worst_group` says which, metric by metric."""
     masks, scaled = _groups(test, hard), temperature.transform(output.log_probs)
     judged = {"accuracy": (accuracy, output.probs), "ece": (ece, output.probs), "ece_ts": (ece, scaled.exp())}
-    found = {
+    scores = {
         name: by_group(metric, probs, test.known_labels, masks) for name, (metric, probs) in judged.items()
     }
     return {
-        **{f"worst_group_{name}": result.worst if masks else None for name, result in found.items()},
-        "worst_group": {name: result.worst_group for name, result in found.items()} if masks else None,
+        **{f"worst_group_{name}": result.worst if masks else None for name, result in scores.items()},
+        "worst_group": {name: result.worst_group for name, result in scores.items()} if masks else None,
     }
 
 
@@ -88,25 +98,3 @@ def _groups(test: Predictions, hard: str | None) -> dict[str, np.ndarray]:
     """
     columns = {name: values for name, values in test.groups.items() if name not in (hard, "easy")}
     return {name: mask for name, mask in group_masks(columns).items() if mask.sum() >= LEAST_ROWS}
-
-
-def temperature_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for each protocol and kind of temperature that is no optimum: which rows, and how many."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["temperature_status"] not in FITTED:
-            found.setdefault((row["protocol"], row["temperature_status"]), []).append(row)
-    notes = []
-    for (protocol, status), of in found.items():
-        names = [
-            f"seed {r['seed']} {r['method']}"
-            + (f" {r['setting']} {shortest(r['value'])}" if "value" in r else "")
-            for r in of
-        ]
-        low, high = (f"{pick(r['temperature'] for r in of):.3g}" for pick in (min, max))
-        notes.append(
-            f"{protocol} protocol: temperature {low}{f' to {high}' * (low != high)}, {status}, in "
-            f"{len(of)} of {many(sum(r['protocol'] == protocol for r in rows), 'row')}: "
-            f"{', '.join(names[:TOLD])}{', …' * (len(names) > TOLD)}"
-        )
-    return notes

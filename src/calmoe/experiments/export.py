@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calmoe.calibration import CalibrationWarning, Temperature
+from calmoe.calibration.temperature_solvers import FITTED
 from calmoe.errors import InputError
 from calmoe.experiments.evaluation import SOLVER
-from calmoe.experiments.records import record_of
-from calmoe.experiments.runner import expected
+from calmoe.experiments.run import Model, Run
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal
 from calmoe.experiments.store import SPLITS as STORED
-from calmoe.experiments.store import RunFolder
 from calmoe.files import inside
 from calmoe.methods import METHODS
 from calmoe.ownership import Kind, claimed
 from calmoe.predictions import Predictions
-from calmoe.report.run_curves import Model, models
-from calmoe.report.temperatures import FITTED
 
 SPLITS = ("validation", "test")
 PREDICTIONS = [f"{split}.safetensors" for split in SPLITS]
@@ -51,14 +48,14 @@ def export(
     As its method reads them: MoCaE's experts have their temperatures. Only some `methods` and `seeds`, if
     given. scaled: after the temperature that validation chooses, as in the columns "+TS".
     """
-    record, folder = record_of(run), RunFolder(run)
-    spec = record["spec"]
-    if record.get("sweep"):
+    opened = Run.open(run)
+    record = opened.record
+    if record.sweep:
         raise InputError(f"{run} is a sweep, with several models of a method and seed: export takes a run")
-    asked = [(method, seed) for method in methods or spec["methods"] for seed in seeds or spec["seeds"]]
-    nodes = {(m, s): folder.node(node) for _, m, s, node, done in expected(folder, record) if done}
+    asked = [(method, seed) for method in methods or record.methods for seed in seeds or record.seeds]
+    nodes = {(model.method, model.seed): opened.folder.node(model.key) for model in opened.finished()}
     _check_trained(run, asked, nodes)
-    facts = {name: spec.get(name, "") for name in ("dataset", "target", "protocol")}
+    facts = {name: getattr(record.spec, name) for name in ("dataset", "target", "protocol")}
     seals = {
         (method, seed): facts
         | {"method": method, "seed": seed, "scaled": scaled, "predictions": _digests(nodes[method, seed])}
@@ -69,7 +66,8 @@ def export(
     left = [model for model in seals if model not in notes]
     folders = [UNFINISHED, *(place.name for place in places.values())]
     with claimed(to, EXPORT, [f"{name}/{file}" for name in folders for file in FILES]):
-        for model in models(run, seeds=[s for _, s in left], methods=[m for m, _ in left]) if left else ():
+        methods_left, seeds_left = {method for method, _ in left}, {seed for _, seed in left}
+        for model in opened.read_models(seeds=seeds_left, methods=methods_left) if left else ():
             named = (model.method, model.seed)
             if named in left:
                 notes[named] = _write(model, places[named], seals[named])
@@ -79,13 +77,13 @@ def export(
 
 def _write(model: Model, place: Path, facts: dict[str, Any]) -> list[str]:
     """Write the model's folder, whole or not at all; what its reader should know."""
-    told = {name: facts[name] for name in ("dataset", "target", "protocol", "method", "seed")}
-    told["temperature"] = None
+    metadata = {name: facts[name] for name in ("dataset", "target", "protocol", "method", "seed")}
+    metadata["temperature"] = None
     notes, splits = [], {"validation": model.validation, "test": model.test}
     if facts["scaled"]:
         fitted = _fitted(model, facts["protocol"])
         splits = {split: rescaled(predictions, fitted) for split, predictions in splits.items()}
-        told |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
+        metadata |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
         if fitted.status_ not in FITTED:
             lacks = f"no optimal temperature ({fitted.status_}, T = {fitted.temperature_:.3g})"
             notes.append(f"{place.name}: validation has {lacks}")
@@ -94,7 +92,7 @@ def _write(model: Model, place: Path, facts: dict[str, Any]) -> list[str]:
     if foreign := {*os.listdir(unfinished)} - {*FILES}:
         raise InputError(f"{unfinished} holds {min(foreign)!r}, which calmoe did not write: move it")
     for split, predictions in splits.items():
-        named = replace(predictions, metadata={**predictions.metadata, **told, "split": split})
+        named = replace(predictions, metadata={**predictions.metadata, **metadata, "split": split})
         named.save(unfinished / f"{split}.safetensors")
     seal(unfinished, PREDICTIONS, **facts, notes=notes)
     unfinished.rename(place)

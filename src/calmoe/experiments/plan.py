@@ -7,28 +7,23 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rich.markup import escape
 from rich.tree import Tree
 
 from calmoe.experiments.spec import RunSpec
-from calmoe.methods import METHODS, in_order, method_title, source
+from calmoe.methods import METHODS, Method, in_order, method_title, source
 from calmoe.render.wording import many
-from calmoe.training.settings import Stage
+from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 
 TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
 ALWAYS = ("epochs", "batch", "learning_rate", "weight_decay", "precision")  # `epochs`: the cosine's horizon
-OF_OBJECTIVE = {
-    "erm": (),
-    "tilted": ("eta",),
-    "filtered": ("eta", "regret", "disagreement"),
-    "entropic": ("eta",),
-    "cvar": ("gamma",),
-}
-SINCE = ("weights", "pooling")  # settings that keys made before them do not have: left out where empty
-OF_RECTIFIED = ("filter_fraction", "filter_variant")
+WARMUP = Method(name="warm-up")  # what all mixtures share: ERM
+FIRST_MODEL_SETTINGS = (  # in every key; later settings only where they are not the default
+    "backbone", "hidden", "stem", "stages", "variant", "experts", "router_hidden", "routing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +35,7 @@ class Node:
     stage: Stage
     seed: int
     method: str | None
-    eta: float
+    training: TrainingSettings  # of this stage: in a sweep they differ from node to node
     value: str = ""  # of the setting that a sweep changes, such as "eta 0.5"
 
     @property
@@ -75,12 +70,11 @@ def make_plan(
             method = METHODS[name]
             shared = spec.training.warmup if method.head == "mixture" else 0
             if shared and warmup is None:
-                warmup = _node(spec, data, seed, Stage.of(METHODS["vanilla"], 0, shared), None, None)
+                warmup = _node(spec, data, seed, WARMUP, Stage.of(WARMUP, 0, shared), None)
                 nodes.append(warmup)
             parent = warmup if shared else None
-            nodes.append(
-                _node(spec, data, seed, Stage.of(method, shared, spec.training.epochs), parent, name)
-            )
+            stage = Stage.of(method, shared, spec.training.epochs)
+            nodes.append(_node(spec, data, seed, method, stage, parent))
     return nodes
 
 
@@ -88,7 +82,7 @@ def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:
     """One plan out of many by label, those with shorter warm-ups first: each node once, by seed.
 
     ERM to epoch 10 is ERM to epoch 5 and on: a longer warm-up keeps its key and starts where the next shorter
-    one ends. A method that only one plan trains carries that plan's label.
+    one with the same settings ends. A method that only one plan trains carries that plan's label.
     """
     plans_with = Counter(node.key for plan in plans.values() for node in plan)
     once = {
@@ -100,21 +94,22 @@ def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:
     for seed in dict.fromkeys(node.seed for node in once.values()):
         of_seed = [node for node in once.values() if node.seed == seed]
         warmups: dict[str, Node] = {}
-        shorter = None
+        shorter: dict[tuple[Any, ...], Node] = {}  # by what the warm-ups are trained with
         for node in sorted((node for node in of_seed if not node.method), key=lambda node: node.stage.end):
-            if shorter is not None:
-                node = replace(node, parent=shorter, stage=replace(node.stage, start=shorter.stage.end))
-            warmups[node.key] = shorter = node
+            trained_with = tuple(node.training.value(name) for name in ALWAYS)
+            if parent := shorter.get(trained_with):
+                node = replace(node, parent=parent, stage=replace(node.stage, start=parent.stage.end))
+            warmups[node.key] = shorter[trained_with] = node
         for node in of_seed:
             parent = warmups[node.parent.key] if node.parent else None
             merged.append(warmups.get(node.key, replace(node, parent=parent)))
     return merged
 
 
-def to_do(nodes: Sequence[Node], done: Collection[str]) -> list[Node]:
-    """The nodes still to train: unfinished methods, and the unfinished warm-ups they fork from."""
+def to_do(nodes: Sequence[Node], done: Collection[str], asked: Sequence[Node] | None = None) -> list[Node]:
+    """The nodes still to train for those `asked`: unfinished methods, and the warm-ups they fork from."""
     needed = set()
-    for leaf in nodes:
+    for leaf in nodes if asked is None else asked:
         node: Node | None = leaf if leaf.method else None
         while node is not None and node.key not in done:
             needed.add(node.key)
@@ -159,22 +154,32 @@ def _line(node: Node, done: Collection[str]) -> str:
     return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"
 
 
+def _model_facts(model: ModelSettings) -> dict[str, Any]:
+    """The settings that determine a model; a setting that came later leaves older keys as they were."""
+    defaults = {field.name: field.default for field in fields(model)}
+    return {k: v for k, v in asdict(model).items() if k in FIRST_MODEL_SETTINGS or v != defaults[k]}
+
+
 def _node(
-    spec: RunSpec, data: dict[str, Any], seed: int, stage: Stage, parent: Node | None, method: str | None
+    spec: RunSpec, data: dict[str, Any], seed: int, method: Method, stage: Stage, parent: Node | None
 ) -> Node:
-    used = (*ALWAYS, *OF_OBJECTIVE[stage.objective], *(OF_RECTIFIED if stage.rectified else ()))
+    """The node of a method's stage, or of the warm-up; its key is the digest of all that determines it."""
+    used = (*ALWAYS, *method.settings)
     if spec.training.forget_moments and stage.switches:  # keys made before it do not have it
         used += ("forget_moments",)
-    training = asdict(spec.training)
     facts = {
         **data,
-        "model": {k: v for k, v in asdict(spec.model).items() if v or k not in SINCE},
-        "training": {name: training[name] for name in used},
+        "model": _model_facts(spec.model),
+        "training": {name: spec.training.value(name) for name in used},
         "seed": seed,
         "stage": asdict(stage),
         "parent": parent.key if parent else None,
     }
-    if method is None and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
+    is_warmup = method is WARMUP
+    if data["device"] == "cpu" and spec.model.backbone.startswith("resnet"):
+        facts["gradients"] = "laid out as the weights"  # older keys: trained on scrambled ones
+    if is_warmup and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
         facts["warmup"] = True
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-    return Node(key=key, parent=parent, stage=stage, seed=seed, method=method, eta=spec.training.eta)
+    name = None if is_warmup else method.name
+    return Node(key=key, parent=parent, stage=stage, seed=seed, method=name, training=spec.training)

@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
+from calmoe.progress import progress_bar
 
 
 class TimeUp(Exception):
@@ -26,8 +27,8 @@ class Watcher:
         self.console = console
         self.events = events
         self.deadline = deadline  # by time.monotonic
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        self.bar = Progress(*columns, console=console) if console.is_terminal else None
+        columns = MofNCompleteColumn(), TimeRemainingColumn()
+        self.bar = progress_bar(*columns, console=console) if console.is_terminal else None
         self.task = self.bar.add_task("epochs", total=total) if self.bar else None
 
     def __enter__(self) -> Self:

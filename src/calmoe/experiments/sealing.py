@@ -17,7 +17,7 @@ LARGEST = 16 * 2**30  # bytes of a file that is sealed
 
 def write_sealed(path: Path, value: dict[str, Any]) -> None:
     """Write `value` with its digest."""
-    write_json(path, {**value, "digest": _digest(value)})
+    write_json(path, {**value, "digest": digest_of(value)})
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
         value = read_document(path)
     except InputError as error:
         raise InputError(f"{legible(path)} is damaged") from error
-    if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
+    if not isinstance(value, dict) or value.pop("digest", None) != digest_of(value):
         raise InputError(f"{legible(path)} is damaged")
     return value
 
@@ -60,5 +60,6 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _digest(value: dict[str, Any]) -> str:
+def digest_of(value: dict[str, Any]) -> str:
+    """The digest of a JSON document."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

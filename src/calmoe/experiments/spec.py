@@ -5,7 +5,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from importlib import resources
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -16,11 +16,12 @@ from calmoe.backbones import BACKBONES
 from calmoe.backbones.encoder import POOLINGS
 from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known, shown
-from calmoe.methods import METHODS
+from calmoe.methods import METHODS, own_settings
 from calmoe.mixture import MixtureHead
 from calmoe.training.settings import ModelSettings, TrainingSettings
 
 T = TypeVar("T")
+DEFAULT_SEEDS = (42, 43, 44)
 MOST_SEEDS = 1000
 MOST_LAYERS = 100
 CHOICES: dict[str, Iterable[str]] = {
@@ -52,6 +53,8 @@ RANGES = {
     "filter_fraction": (0, 1),
 }
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "word"}
+PRESETS = resources.files("calmoe.experiments") / "presets"
+OWN = "training.own"  # where settings stand that a single objective declares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,27 +72,39 @@ class RunSpec:
 
     @property
     def name(self) -> str:
-        return run_name(vars(self))
+        """What captions and folders call the run, such as "pacs-sketch"."""
+        return "-".join(filter(None, [self.dataset, self.target]))
 
-
-def run_name(spec: Mapping[str, Any]) -> str:
-    """What a run with this table is of, in captions and names of folders.
-
-    >>> run_name({"dataset": "pacs", "target": "sketch"})
-    'pacs-sketch'
-    """
-    return "-".join(filter(None, [spec["dataset"], spec.get("target")]))
+    def as_table(self) -> dict[str, Any]:
+        """Nested plain values, as JSON has them and `from_table` takes them."""
+        table = json.loads(json.dumps(asdict(self)))
+        if not table["training"]["own"]:
+            del table["training"]["own"]
+        return table
 
 
 def load_preset(name: str) -> RunSpec:
-    """The preset `name` that comes with calmoe.
+    """The preset of the dataset `name`; one that has none gets calmoe's defaults.
 
     >>> load_preset("digits").training.epochs
     50
     """
-    folder = resources.files("calmoe.experiments") / "presets"
-    check_known("dataset", name, [entry.name.removesuffix(".toml") for entry in folder.iterdir()])
-    return from_table(tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8")))
+    check_known("dataset", name, DATASETS)
+    if name not in preset_names():
+        return RunSpec(
+            dataset=name,
+            methods=tuple(m.name for m in METHODS.values() if m.family in ("baseline", "robust")),
+            seeds=DEFAULT_SEEDS,
+            model=ModelSettings(),
+            training=TrainingSettings(),
+        )
+    text = (PRESETS / f"{name}.toml").read_text(encoding="utf-8")
+    return from_table(tomllib.loads(text))
+
+
+def preset_names() -> list[str]:
+    """The datasets that have a preset."""
+    return sorted(entry.name.removesuffix(".toml") for entry in PRESETS.iterdir())
 
 
 def from_table(table: dict[str, Any]) -> RunSpec:
@@ -117,15 +132,18 @@ def with_settings(spec: RunSpec, settings: Sequence[str]) -> RunSpec:
     >>> with_settings(load_preset("digits"), ["epochs=10"]).training.warmup
     4
     """
-    table, places = asdict(spec), _places()
+    table, places = spec.as_table(), _places()
     changed = set()
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not key:
             raise InputError(f"--set {shown(setting)} must be key=value, such as epochs=10")
         check_known("setting", key, places)
-        *section, leaf = places[key]
-        (table[section[0]] if section else table)[leaf] = _parse(text)
+        *sections, leaf = places[key]
+        part = table
+        for section in sections:
+            part = part.setdefault(section, {})
+        part[leaf] = _parse(text)
         changed.add(leaf)
     training, old = table["training"], spec.training
     if "epochs" in changed and "warmup" not in changed and type(training["epochs"]) is int:
@@ -176,7 +194,7 @@ def parse_methods(text: str) -> tuple[str, ...]:
 
 def narrowed(spec: RunSpec, **changes: Any) -> RunSpec:
     """`spec` with whole fields replaced, all checked again."""
-    return from_table(asdict(replace(spec, **changes)))
+    return from_table(replace(spec, **changes).as_table())
 
 
 def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
@@ -187,7 +205,7 @@ def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
     for key in table:
         check_known("setting", prefix + key, [prefix + name for name in hints])
     for field in fields(kind):  # type: ignore[arg-type]
-        if field.name not in table and field.default is MISSING:
+        if field.name not in table and field.default is field.default_factory is MISSING:
             raise InputError(f"the setting {prefix + field.name!r} is missing")
     return kind(**{key: _value(prefix + key, value, hints[key]) for key, value in table.items()})
 
@@ -195,6 +213,8 @@ def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
 def _value(key: str, value: Any, hint: Any) -> Any:
     if is_dataclass(hint):
         return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
+    if key == OWN:
+        return _own(value)
     if get_origin(hint) is tuple:
         item = get_args(hint)[0]
         if not isinstance(value, list | tuple):
@@ -207,15 +227,33 @@ def _value(key: str, value: Any, hint: Any) -> Any:
     return hint(value)
 
 
+def _own(values: Any) -> dict[str, float]:
+    """The settings that single objectives declare, checked; those that are as declared need not be kept."""
+    if not isinstance(values, dict):
+        raise InputError(f"{OWN} must be a table of settings, not {_shown(values)}")
+    declared, checked = own_settings(), {}
+    for name, value in values.items():
+        check_known("setting", name, declared)
+        if type(value) not in (int, float):
+            raise InputError(f"{OWN}.{name} must be a number, not {_shown(value)}")
+        _check_range(f"{OWN}.{name}", value, declared[name].low, declared[name].high)
+        if value != declared[name].default:
+            checked[name] = float(value)
+    return checked
+
+
 def _check_bounds(key: str, value: Any) -> None:
     leaf = key.rpartition(".")[2]
     if leaf in CHOICES:
         check_known(leaf, value, CHOICES[leaf])
     if leaf in RANGES:
-        low, high = RANGES[leaf]
-        if not low <= value <= min(high, sys.float_info.max):
-            bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
-            raise InputError(f"{key} must be {bounds}, not {_shown(value)}")
+        _check_range(key, value, *RANGES[leaf])
+
+
+def _check_range(key: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= min(high, sys.float_info.max):
+        bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+        raise InputError(f"{key} must be {bounds}, not {_shown(value)}")
 
 
 def _places() -> dict[str, tuple[str, ...]]:
@@ -226,6 +264,9 @@ def _places() -> dict[str, tuple[str, ...]]:
     for section, kind in (("model", ModelSettings), ("training", TrainingSettings)):
         for field in fields(kind):
             places[field.name] = places[f"{section}.{field.name}"] = (section, field.name)
+    for name in own_settings():
+        places[name] = places[f"{OWN}.{name}"] = ("training", "own", name)
+    del places["own"], places[OWN]
     return places
 
 

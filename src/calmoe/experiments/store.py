@@ -1,4 +1,4 @@
-"""The run folder: what was asked, where it ran, finished nodes, results; all sealed, one writer at a time.
+"""A run folder on disk: what was asked, where it ran, finished nodes, results; sealed, one writer at a time.
 
 spec.json            the run: spec, data fingerprints, device
 environment.json     one entry a session: code version, machine, command
@@ -7,10 +7,11 @@ results.jsonl        one row per method, seed and protocol; always computed anew
 done.json            seals the results, as nodes/KEY/done.json seals a node
 """
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -21,8 +22,9 @@ import safetensors.torch
 
 from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
-from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
-from calmoe.experiments.validation import check_record, check_sessions, read_rows
+from calmoe.experiments.record import Record, parse_record
+from calmoe.experiments.sealing import MARK, digest_of, read_seal, read_sealed, seal, write_sealed
+from calmoe.experiments.validation import check_sessions, parse_rows, read_history, read_results_file
 from calmoe.files import (
     hold,
     inside,
@@ -35,8 +37,8 @@ from calmoe.files import (
     write_whole,
 )
 from calmoe.predictions import Predictions
-from calmoe.training import TrainingState, latest_state, save_state
 from calmoe.training.checkpoints import NAME as STATE
+from calmoe.training.checkpoints import TrainingState, latest_state, save_state
 
 SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
     "spec.json",
@@ -47,9 +49,9 @@ SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
 )
 SPLITS = ("validation", "validation_augmented", "test")
 LOCK, KEY = ".lock", re.compile("[0-9a-f]{32}")
-OF_RUN = {SPEC, ENVIRONMENT, RESULTS, MARK}
-OF_METHOD = {HISTORY, *(f"{split}.safetensors" for split in SPLITS)}
-OF_NODE = {MARK, WEIGHTS, *OF_METHOD}
+RUN_FILES = {SPEC, ENVIRONMENT, RESULTS, MARK}
+METHOD_FILES = {HISTORY, *(f"{split}.safetensors" for split in SPLITS)}
+NODE_FILES = {MARK, WEIGHTS, *METHOD_FILES}
 
 
 class RunFolder:
@@ -66,7 +68,7 @@ class RunFolder:
         if not is_utf8(str(self.path)):
             raise InputError(f"{legible(self.path)} is no UTF-8: give another folder with --out")
         names = os.listdir(self.path) if self.path.is_dir() else []
-        others = [name for name in names if name != LOCK and unfinished(name) not in OF_RUN]
+        others = [name for name in names if name != LOCK and unfinished(name) not in RUN_FILES]
         if not others or _is_sealed(self.path / SPEC):
             return
         if not any(map(_is_sealed, [self.path / ENVIRONMENT, *(node / MARK for node in self._nodes())])):
@@ -105,10 +107,10 @@ class RunFolder:
             yield
 
     def _sweep(self) -> None:
-        for path in leftovers(self.path, OF_RUN.__contains__):
+        for path in leftovers(self.path, RUN_FILES.__contains__):
             path.unlink()
         for node in self._nodes():
-            for path in leftovers(node, lambda name: name in OF_NODE or bool(STATE.fullmatch(name))):
+            for path in leftovers(node, lambda name: name in NODE_FILES or bool(STATE.fullmatch(name))):
                 path.unlink()
             if (node / MARK).exists() and (node / HISTORY).exists():
                 _drop_states(node)  # a finished method needs no checkpoints
@@ -120,18 +122,25 @@ class RunFolder:
 
     # --- the run
 
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> Record | None:
         """What `spec.json` says, or None where there is no run yet."""
         try:
-            record = read_sealed(self.path / SPEC)
+            document = read_sealed(self.path / SPEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except InputError as error:
             raise InputError(f"{error}: delete it and run again, finished nodes are kept") from None
-        return check_record(self.path / SPEC, record)
+        return parse_record(self.path / SPEC, document)
 
-    def write_record(self, record: dict[str, Any]) -> None:
-        write_sealed(self.path / SPEC, record)
+    def write_record(self, record: Record) -> None:
+        write_sealed(self.path / SPEC, record.as_json())
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Who worked here; nothing where that file is gone or damaged."""
+        try:
+            return check_sessions(self.path / ENVIRONMENT, read_sealed(self.path / ENVIRONMENT))
+        except (OSError, InputError):
+            return []
 
     def add_session(self, session: dict[str, Any]) -> list[str]:
         """Say in `environment.json` who works here now; a damaged one is kept aside, and told of."""
@@ -149,39 +158,40 @@ class RunFolder:
 
     # --- nodes
 
-    def node(self, node: Node) -> Path:
-        return inside(self.path, "nodes", node.key)
+    def node(self, key: str) -> Path:
+        return inside(self.path, "nodes", key)
 
-    def done(self, nodes: Iterable[Node]) -> set[str]:
-        """The keys of the nodes that are finished and intact."""
-        return {
-            node.key
-            for node in nodes
-            if read_seal(self.node(node), OF_METHOD if node.method else (), key=node.key) is not None
-        }
+    def seal_of(self, key: str, files: Collection[str] = ()) -> str | None:
+        """The digest of a node's seal, if it is intact and the files that it vouches for are as they were."""
+        mark = read_seal(self.node(key), files, key=key)
+        return None if mark is None else digest_of(mark)
+
+    def fresh_seal(self, key: str) -> str:
+        """The digest of a seal that this process has just written."""
+        return digest_of(read_sealed(self.node(key) / MARK))
 
     def begin(self, node: Node) -> Path:
         """The folder for a node's checkpoints; a seal that is broken goes."""
-        folder = self.node(node)
+        folder = self.node(node.key)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARK).unlink(missing_ok=True)
         return folder
 
     def state(self, node: Node) -> TrainingState | None:
         """Where the node stands: its newest checkpoint, else the end of its warm-up; None: nothing yet."""
-        own = latest_state(self.node(node), node.stage.end)
+        own = latest_state(self.node(node.key), node.stage.end)
         if own is not None or node.parent is None:
             return own
-        state = latest_state(self.node(node.parent))
+        state = latest_state(self.node(node.parent.key))
         if state is None or state.epoch != node.stage.start:
             raise InputError(
-                f"{self.node(node.parent)} has no whole state of the warm-up: delete it and run again"
+                f"{self.node(node.parent.key)} has no whole state of the warm-up: delete it and run again"
             )
         return state
 
     def finish_warmup(self, node: Node, state: TrainingState) -> None:
         """Keep the warm-up's last state, and only that."""
-        folder = self.node(node)
+        folder = self.node(node.key)
         path = save_state(state, folder)
         seal(folder, [path.name], key=node.key)
         _drop_states(folder, but=path.name)
@@ -195,15 +205,10 @@ class RunFolder:
         keep_weights: bool,
     ) -> None:
         """Keep the predictions, the history and, if asked, the weights; checkpoints go."""
-        folder = self.node(node)
-        facts = {"method": node.method, "seed": node.seed}
-        for split in SPLITS:
-            told = replace(
-                predictions[split], metadata={**predictions[split].metadata, **facts, "split": split}
-            )
-            told.save(folder / f"{split}.safetensors")
+        folder = self.node(node.key)
+        save_predictions(folder, predictions, method=node.method, seed=node.seed)
         write_json(folder / HISTORY, history)
-        names = [*OF_METHOD]
+        names = [*METHOD_FILES]
         if keep_weights:
             weights = {
                 k.removeprefix("model."): v for k, v in state.tensors.items() if k.startswith("model.")
@@ -213,24 +218,55 @@ class RunFolder:
         seal(folder, names, key=node.key)
         _drop_states(folder)
 
-    def predictions(self, node: Node) -> dict[str, Predictions]:
-        """A finished method's predictions by split."""
-        return {split: Predictions.load(self.node(node) / f"{split}.safetensors") for split in SPLITS}
+    def add_predictions(self, key: str, predictions: dict[str, Predictions], **facts: Any) -> None:
+        """Keep predictions from elsewhere as a node of their own."""
+        folder = self.node(key)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_predictions(folder, predictions, **facts)
+        seal(folder, [f"{split}.safetensors" for split in predictions], key=key)
+
+    def predictions(self, key: str) -> dict[str, Predictions]:
+        """A finished node's predictions by split."""
+        paths = {split: self.node(key) / f"{split}.safetensors" for split in SPLITS}
+        return {split: Predictions.load(path) for split, path in paths.items() if path.exists()}
+
+    def history(self, key: str) -> list[dict[str, float]]:
+        """What training logged, an entry an epoch; nothing for predictions from elsewhere."""
+        path = self.node(key) / HISTORY
+        return read_history(path) if path.exists() else []
 
     # --- results
 
-    def write_results(self, rows: list[dict[str, Any]]) -> None:
-        """Write the rows and seal them; the same rows are the same bytes."""
+    def write_results(self, rows: list[dict[str, Any]], **facts: Any) -> None:
+        """Write the rows and seal them with what they were made of; the same rows are the same bytes."""
         lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         write_whole(self.path / RESULTS, lines.encode())
-        seal(self.path, [RESULTS], rows=len(rows))
+        seal(self.path, [RESULTS], rows=len(rows), **facts)
+
+    def results(self, **facts: Any) -> list[dict[str, Any]] | None:
+        """The sealed rows, if they are intact and were made of these facts; else None."""
+        try:
+            mark, data = read_sealed(self.path / MARK), read_results_file(self.path / RESULTS)
+        except (OSError, InputError):
+            return None
+        made_of_these = all(mark.get(name) == value for name, value in facts.items())
+        if not made_of_these or mark.get("files") != {RESULTS: hashlib.sha256(data).hexdigest()}:
+            return None
+        return parse_rows(self.path / RESULTS, data)
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """The rows of a finished run, if its seal is intact."""
-    if read_seal(folder, [RESULTS]) is None:
+    rows = RunFolder(folder).results()
+    if rows is None:
         raise InputError(f"{folder} has no intact results: run `calmoe run` with --out {folder} again")
-    return read_rows(folder / RESULTS)
+    return rows
+
+
+def save_predictions(folder: Path, predictions: dict[str, Predictions], **facts: Any) -> None:
+    for split, values in predictions.items():
+        named = replace(values, metadata={**values.metadata, **facts, "split": split})
+        named.save(folder / f"{split}.safetensors")
 
 
 def _is_sealed(path: Path) -> bool:

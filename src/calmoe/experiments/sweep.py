@@ -2,22 +2,33 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from calmoe.errors import InputError, check_known, shown
+from calmoe.experiments.plan import ALWAYS
 from calmoe.experiments.spec import RunSpec, narrowed
-from calmoe.methods import METHODS, Method
+from calmoe.methods import Method, card, own_settings
 from calmoe.render.wording import shortest
+from calmoe.training.settings import TrainingSettings
 from calmoe.validation import parse_number
 
-KINDS: Mapping[str, type] = {"eta": float, "warmup": int}
-VALUES: Mapping[str, tuple[float, ...]] = {
+PAPER_VALUES: Mapping[str, tuple[float, ...]] = {
     "eta": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5),
     "warmup": (0, 5, 10, 15, 20, 25, 30, 40),
 }
 MOST_VALUES = 100
 HORIZON = 50  # epochs, for which the warm-ups above are meant
+
+
+def sweepable() -> dict[str, type]:
+    """The settings that a sweep may change, and their types: every number of a training.
+
+    >>> sweepable()["eta"], sweepable()["warmup"]
+    (<class 'float'>, <class 'int'>)
+    """
+    numbers = {f.name: f.type for f in fields(TrainingSettings) if f.type in (int, float)}
+    return {**numbers, **dict.fromkeys(own_settings(), float)}
 
 
 @dataclass(frozen=True)
@@ -28,15 +39,17 @@ class Sweep:
     values: tuple[float, ...]
 
     def variants(self, spec: RunSpec) -> dict[float, RunSpec]:
-        """`spec` with each value, all checked; some method must know the setting."""
-        kind = KINDS[self.setting]
-        if not any(_knows(METHODS[name], self.setting) for name in spec.methods):
+        """`spec` with each value, all checked; some method must read the setting."""
+        if not any(_reads(card(name), self.setting) for name in spec.methods):
             named = ", ".join(spec.methods)
             raise InputError(f"{named} has no {self.setting}: sweep a method that has, such as robust")
-        return {
-            value: narrowed(spec, training=replace(spec.training, **{self.setting: kind(value)}))
-            for value in self.values
-        }
+        return {value: narrowed(spec, training=self._changed(spec.training, value)) for value in self.values}
+
+    def _changed(self, training: TrainingSettings, value: float) -> TrainingSettings:
+        typed = sweepable()[self.setting](value)
+        if self.setting in own_settings():
+            return replace(training, own={**training.own, self.setting: typed})
+        return replace(training, **{self.setting: typed})
 
     def label(self, value: float) -> str:
         return f"{self.setting} {shortest(value)}"
@@ -49,11 +62,11 @@ class Sweep:
         return {"setting": self.setting, "values": list(self.values)}
 
 
-def _knows(method: Method, setting: str) -> bool:
-    """Whether the setting changes what the method trains."""
-    if setting == "eta":
-        return method.objective in ("tilted", "filtered", "entropic")
-    return method.objective != "erm" or method.gradient == "rectified"
+def _reads(method: Method, setting: str) -> bool:
+    """Whether the setting changes what the method trains; a warm-up with ERM changes nothing for ERM."""
+    if setting == "warmup":
+        return method.objective != "erm" or method.gradient != "plain"
+    return setting in (*ALWAYS, *method.settings)
 
 
 def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:
@@ -62,13 +75,24 @@ def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:
     >>> make_sweep("eta", (2, 0.5, 2)).values
     (0.5, 2)
     """
-    check_known("setting to sweep", setting, KINDS)
+    kinds = sweepable()
+    check_known("setting to sweep", setting, kinds)
     for value in values:
         if not math.isfinite(value):
             raise InputError(f"{setting} must be a finite number, not {value:g}")
-        if KINDS[setting] is int and not float(value).is_integer():
-            raise InputError(f"{setting} counts epochs: its values must be whole numbers, not {value:g}")
+        if kinds[setting] is int and not float(value).is_integer():
+            raise InputError(f"{setting} is a count: its values must be whole numbers, not {value:g}")
     return Sweep(setting, tuple(sorted(set(values))))
+
+
+def paper_sweep(setting: str, epochs: int) -> Sweep | None:
+    """The paper's values, with warm-ups in proportion to the epochs; None where it swept no such setting."""
+    if setting not in PAPER_VALUES:
+        return None
+    values = PAPER_VALUES[setting]
+    if setting == "warmup":
+        values = tuple(round(value * epochs / HORIZON) for value in values)
+    return make_sweep(setting, values)
 
 
 def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
@@ -77,12 +101,11 @@ def parse_values(setting: str, text: str | None, epochs: int) -> Sweep:
     >>> parse_values("warmup", None, epochs=10).values
     (0, 1, 2, 3, 4, 5, 6, 8)
     """
-    check_known("setting to sweep", setting, KINDS)
+    check_known("setting to sweep", setting, sweepable())
     if text is None:
-        values = VALUES[setting]
-        return make_sweep(
-            setting, tuple(round(v * epochs / HORIZON) for v in values) if setting == "warmup" else values
-        )
+        if (sweep := paper_sweep(setting, epochs)) is None:
+            raise InputError(f"say which values of {setting} to sweep, such as --values 1,2,4")
+        return sweep
     try:
         numbers = tuple(parse_number(part) for part in text.split(","))
     except ValueError:

@@ -10,11 +10,11 @@
   class; optionally `label`; any other column is a group column. In a csv file group columns are booleans
   (true, True, TRUE), integers, numbers or, failing these or with leading zeros, text.
 
-`label` and `labels` mean the same. What is wrong with a csv file's text is told by line, counted from 1 as
-editors do; what is wrong with its values by row, counted from 0 after the header.
+`label` and `labels` mean the same. Messages about the text of a csv file count lines from 1, as editors do;
+messages about its values count rows from 0, after the header.
 
-One module a kind of file turns it into columns by name; `naming` turns columns into arrays; `budget` bounds
-what a file may unpack to.
+Each kind of file has a module that turns it into columns by name; `naming` turns columns into arrays;
+`budget` bounds what a file may unpack to.
 """
 
 from pathlib import Path

@@ -1,22 +1,22 @@
-"""What a file may unpack to, so that a small one cannot fill the memory.
+"""A bound on what a file unpacks to, so that a small one cannot fill the memory.
 
 The limit is a number of bytes in memory. A file may take 32 times its length, though 64 MiB are always
 allowed and more than 8 GiB never; `Predictions.load(path, limit=…)` or the environment variable
-CALMOE_READ_LIMIT puts another number in the place of that.
+CALMOE_READ_LIMIT sets another limit.
 """
 
 import os
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, refusal
 
 VARIABLE = "CALMOE_READ_LIMIT"
 EXPANSION = 32
 ALWAYS = 64 * 2**20
 NEVER_BEYOND = 8 * 2**30
 CELL = 8
-"""The bytes that a number takes once it is computed with, however few the file has for it."""
+"""Bytes of a number in a computation, however few the file spends on it."""
 COLUMN = 1024
-"""About what a column takes beside its values."""
+"""Bytes of a column beside its values, roughly."""
 
 
 class Budget:
@@ -32,7 +32,8 @@ class Budget:
 
     def __init__(self, length: int, limit: int | None = None) -> None:
         default = min(NEVER_BEYOND, max(ALWAYS, EXPANSION * length))
-        self.limit = default if (given := _given(limit)) is None else given
+        chosen = _chosen(limit)
+        self.limit = default if chosen is None else chosen
         self.spent = 0
         self.check(length)
 
@@ -42,11 +43,11 @@ class Budget:
         self.check(self.spent)
 
     def spend_cells(self, cells: int, columns: int = 0) -> None:
-        """So many numbers, in so many columns."""
+        """Spend on this many numbers, in this many columns."""
         self.spend(cells * CELL + columns * COLUMN)
 
     def spend_text(self, rows: int, longest: int) -> None:
-        """A column of text: NumPy gives every row the room of the longest, four bytes a character."""
+        """Spend on a column of text: every row takes the room of the longest, four bytes a character."""
         self.spend(rows * max(1, longest) * 4)
 
     def check(self, amount: int) -> None:
@@ -58,15 +59,15 @@ class Budget:
             )
 
 
-def _given(limit: int | None) -> int | None:
-    """The argument, else the environment's number, else None."""
+def _chosen(limit: int | None) -> int | None:
+    """The user's limit: the argument, else the environment's number, else None."""
     if limit is None:
         text = os.environ.get(VARIABLE, "")
         if not text:
             return None
         if not (text.isascii() and text.isdigit() and len(text) < 20):
-            raise InputError(f"{VARIABLE} must be a whole number of bytes, not {text[:40]!r}")
+            raise refusal(VARIABLE, "a whole number of bytes", text)
         return int(text)
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise InputError(f"limit must be a whole number of bytes, not {limit!r}")
+        raise refusal("limit", "a whole number of bytes", limit)
     return limit

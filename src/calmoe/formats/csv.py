@@ -16,9 +16,9 @@ import pyarrow
 from pyarrow import compute
 from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
-from calmoe.formats.naming import check_names, quoted
+from calmoe.formats.naming import check_names
 from calmoe.formats.text import distinct, repeat
 from calmoe.validation import parse_number
 
@@ -27,11 +27,11 @@ LINE_END = re.compile(rb"[\r\n]")
 BLANKS = re.compile(rb"(?<=[\r\n])[ \t\v\f]+(?=[\r\n]|\Z)")
 """What stands on a line that is otherwise empty."""
 NOT_PLAIN = r"^(\+|-?0[0-9xX]|-?[0-9]{16,}$)"
-"""Cells that Arrow takes for numbers and `_typed` looks at more closely."""
+"""Cells that Arrow takes for numbers, and `_typed` perhaps for text."""
 
 
 def read(path: Path, budget: Budget, is_number: Callable[[str], bool]) -> dict[str, np.ndarray]:
-    """Columns for which `is_number` holds are numbers or refused; the others are what they look like."""
+    """Columns by name. Where `is_number` holds they must be numbers; the others are what they look like."""
     data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     _check_characters(data)
     _check_separator(data)
@@ -45,7 +45,7 @@ def read(path: Path, budget: Budget, is_number: Callable[[str], bool]) -> dict[s
     del table
     columns = {}
     for name in names:
-        column = cells.pop(name)  # its text is let go as soon as it is read
+        column = cells.pop(name)  # frees its text as soon as it is read
         columns[name] = _numbers(name, column, data) if is_number(name) else _column(name, column, budget)
     return columns
 
@@ -67,7 +67,7 @@ def _check_separator(data: bytes) -> None:
 
 
 def _check_quotes(data: bytes) -> None:
-    """Refuse quotes that a cell does not begin or end with; piece by piece, each of whole lines."""
+    """Refuse quotes that neither begin nor end a cell; piece by piece, each of whole lines."""
     if b'"' not in data:
         return
     start = 0
@@ -152,7 +152,7 @@ def _parse(body: memoryview, kinds: dict[str, str], quotes: bool, block: int) ->
 
 
 def _check_count(rows: int, lines: int, data: bytes) -> None:
-    """Refuse to go on with more or fewer rows than there are lines."""
+    """Refuse a table with more or fewer rows than the file has lines."""
     if rows != lines - 1 - data.endswith((b"\n", b"\r")):
         filled = sum(1 for _ in _lines(data)) - 1  # without the blank ones
         if rows != filled:
@@ -162,7 +162,7 @@ def _check_count(rows: int, lines: int, data: bytes) -> None:
 
 
 def _check_lines(data: bytes, columns: int) -> None:
-    """Refuse the first line that has not as many cells as the header, or is not UTF-8."""
+    """Refuse the first line with more or fewer cells than the header, or one that is not UTF-8."""
     for number, line in _lines(data):
         cells = 1 + (re.sub('"[^"]*"', "", line) if '"' in line else line).count(",")
         if cells != columns:
@@ -194,7 +194,7 @@ def _line(data: bytes, place: int) -> int:
 
 
 def _numbers(name: str, cells: pyarrow.ChunkedArray, data: bytes) -> np.ndarray:
-    """Numbers as they are; text as numbers only."""
+    """The column as numbers; an InputError names the line of a cell that is no number."""
     if pyarrow.types.is_floating(cells.type):
         return cells.to_numpy()
     try:
@@ -207,13 +207,13 @@ def _numbers(name: str, cells: pyarrow.ChunkedArray, data: bytes) -> np.ndarray:
             numbers[row] = parse_number(value)
         except ValueError:
             line = [number for number, _ in _lines(data)][row + 1]
-            wrong = f"has {quoted(value)}" if value.strip() else "is blank"
-            raise InputError(f"column {quoted(name)} must hold numbers only: line {line} {wrong}") from None
+            wrong = f"has {shown(value)}" if value.strip() else "is blank"
+            raise InputError(f"column {shown(name)} must hold numbers only: line {line} {wrong}") from None
     return numbers
 
 
 def _column(name: str, cells: pyarrow.ChunkedArray, budget: Budget) -> np.ndarray:
-    """Text as `_typed` has it; by way of Arrow where that comes to the same."""
+    """The column as `_typed` reads it; through Arrow, which is faster, where the result is the same."""
     for kind in ("int64", "float64"):
         try:
             numbers = cells.cast(kind).to_numpy()

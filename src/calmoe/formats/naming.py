@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from calmoe.arrays import as_tensor
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 
 ARRAYS = ("log_probs", "probs", "log_routing", "routing", "expert_log_probs", "expert_probs", "labels")
 COLUMNS = {
@@ -35,23 +35,12 @@ def is_numeric(name: str) -> bool:
     return NUMERIC.fullmatch(name) is not None
 
 
-def quoted(text: str) -> str:
-    r"""Text from a file within a message: one line, and not too long a one.
-
-    >>> print(quoted("a\nb"), quoted("9" * 5000))
-    "a\nb" "999999999999999999999999999999999999999999999999999999999999…"
-    """
-    shown = text if len(text) <= 60 else f"{text[:60]}…"
-    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
-    return f'"{"".join(escaped)}"'
-
-
 def check_names(names: list[str]) -> None:
     """Refuse names that are missing, that are given twice, or that look the same."""
     first: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         if "\0" in name:
-            raise InputError(f"column {number} has a NUL character in its name, {quoted(name)}: rename it")
+            raise InputError(f"column {number} has a NUL character in its name, {shown(name)}: rename it")
         plain = name.strip()
         if not plain:
             raise InputError(
@@ -59,7 +48,7 @@ def check_names(names: list[str]) -> None:
             )
         if plain in first:
             raise InputError(
-                f"columns {first[plain]} and {number} are both named {quoted(plain)}: give different names"
+                f"columns {first[plain]} and {number} are both named {shown(plain)}: give different names"
             )
         first[plain] = number
 
@@ -104,20 +93,20 @@ def _by_index(matches: list[re.Match[str]]) -> dict[tuple[int, ...], str]:
     for match in matches:
         digits = [number.lstrip("0") or "0" for number in match.groups()]
         if max(map(len, digits)) > 9:  # no file has so many columns, and int() has its limits
-            raise InputError(f"column {quoted(match[0])} has too high a number: count columns from 0")
+            raise InputError(f"column {shown(match[0])} has too high a number: count columns from 0")
         index = tuple(map(int, digits))
         if index in names:
             raise InputError(
-                f"columns {quoted(names[index])} and {quoted(match[0])} have the same number: keep one"
+                f"columns {shown(names[index])} and {shown(match[0])} have the same number: keep one"
             )
         names[index] = match[0]
     return names
 
 
 def _sizes(array: str, cells: dict[tuple[int, ...], str]) -> list[int]:
-    """How far the numbers go on each axis; every number from zero up must be there."""
+    """How many numbers each axis has; every number from zero up must be there."""
     sizes = [1 + max(axis) for axis in zip(*cells, strict=True)]
-    # among one index more than there are columns one is missing: no need to go on to 3,000,000,000
+    # of one index more than there are columns, one is surely missing: no need to count to 3,000,000,000
     within = product(*(range(min(size, len(cells) + 1)) for size in sizes))
     for index in within:
         if index not in cells:
@@ -129,7 +118,7 @@ def _sizes(array: str, cells: dict[tuple[int, ...], str]) -> list[int]:
 
 
 def _stack(names: list[str], columns: dict[str, np.ndarray]) -> np.ndarray:
-    """Columns side by side, [N, columns]; each is let go as soon as it is copied."""
+    """Columns side by side, [N, columns]; each is freed as soon as it is copied."""
     kinds = [_numbers(name, columns[name]).dtype for name in names]
     stacked = np.empty((len(columns[names[0]]), len(names)), np.result_type(*kinds))
     for place, name in enumerate(names):

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.formats.budget import CELL, Budget
-from calmoe.formats.naming import quoted
 
 
 def read(path: Path, budget: Budget) -> dict[str, np.ndarray]:
@@ -33,28 +32,28 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     for member in archive.infolist():
         name = member.filename.removesuffix(".npy")
         if name in members:
-            raise InputError(f"two members are named {quoted(name)}: keep one")
+            raise InputError(f"two members are named {shown(name)}: keep one")
         members[name] = member
     return members
 
 
 def _check(name: str, member: zipfile.ZipInfo, archive: zipfile.ZipFile, budget: Budget) -> None:
-    """Refuse what is no plain array, or is not as long as its header says, before memory is taken for it."""
+    """Refuse a member that is no plain array, or not as long as its header says, before it takes memory."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # NumPy writes no others
-        raise InputError(f"member {quoted(name)} is packed as no npz file is: write it with np.savez")
+        raise InputError(f"member {shown(name)} is packed as np.savez never does: write it with np.savez")
     with archive.open(member) as stream:
         if stream.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
-            raise InputError(f"member {quoted(name)} is no NumPy array: write named arrays with np.savez")
+            raise InputError(f"member {shown(name)} is no NumPy array: write named arrays with np.savez")
         if tuple(stream.read(2)) != (1, 0):  # later versions are for headers of more than 64 KiB
-            raise InputError(f"array {quoted(name)} has a header that is not read: save it as plain numbers")
+            raise InputError(f"array {shown(name)} has too long a header: save it as plain numbers")
         shape, _, dtype = npy.read_array_header_1_0(stream)
         length = member.file_size - stream.tell()
     if dtype.hasobject:
-        raise InputError(f"array {quoted(name)} holds Python objects: save it .astype(str) or .astype(float)")
+        raise InputError(f"array {shown(name)} holds Python objects: save it .astype(str) or .astype(float)")
     cells = math.prod(shape)
     if min(shape, default=1) < 0 or cells * dtype.itemsize != length:
         raise InputError(
-            f"array {quoted(name)} is not as long as its header says ({length:,} bytes): write the file again"
+            f"array {shown(name)} is not as long as its header says ({length:,} bytes): write the file again"
         )
     budget.spend(cells * max(CELL, dtype.itemsize))
 

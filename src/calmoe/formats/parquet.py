@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet, types
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.formats.budget import CELL, COLUMN, Budget
-from calmoe.formats.naming import check_names, quoted
+from calmoe.formats.naming import check_names
 from calmoe.formats.text import distinct, repeat
 
 BATCH = 2**17  # rows
@@ -31,7 +31,7 @@ def read(path: Path, budget: Budget) -> dict[str, np.ndarray]:
 
 
 def _check(file: parquet.ParquetFile, budget: Budget) -> None:
-    """Refuse what would be too large, and columns that are not plain."""
+    """Refuse a table that would be too large, and columns that are not plain."""
     schema, metadata = file.schema_arrow, file.metadata
     check_names(schema.names)
     for field in schema:
@@ -39,8 +39,7 @@ def _check(file: parquet.ParquetFile, budget: Budget) -> None:
         numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
         if not (numeric or types.is_boolean(kind) or _is_text(kind)):
             raise InputError(
-                f"column {quoted(field.name)} holds {kind}: give booleans, numbers or strings, or leave it "
-                "out"
+                f"column {shown(field.name)} holds {kind}: give booleans, numbers or strings, or leave it out"
             )
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     if min((group.num_rows for group in groups), default=0) < 0 or metadata.num_rows != _rows(metadata):
@@ -55,17 +54,17 @@ def _rows(metadata: parquet.FileMetaData) -> int:
 
 
 def _unpacked(file: parquet.ParquetFile, budget: Budget) -> pyarrow.Table:
-    """The whole table, read in parts: where the metadata lie, the budget holds all the same."""
-    batches, held = [], 0
+    """The whole table, read batch by batch: the budget holds even where the metadata lie."""
+    batches, length = [], 0
     for batch in file.iter_batches(batch_size=BATCH, use_threads=False):
-        held += sum(getattr(column, "indices", column).nbytes for column in batch.columns)
-        budget.check(held)
+        length += sum(getattr(column, "indices", column).nbytes for column in batch.columns)
+        budget.check(length)
         batches.append(batch)
     return pyarrow.Table.from_batches(batches, batches[0].schema if batches else file.schema_arrow)
 
 
 def _kind(stored: pyarrow.DataType) -> pyarrow.DataType:
-    """Categories are of the kind that they stand for."""
+    """The type of the values; for categories, of the values that they stand for."""
     return stored.value_type if types.is_dictionary(stored) else stored
 
 
@@ -74,9 +73,9 @@ def _is_text(stored: pyarrow.DataType) -> bool:
 
 
 def _plain(name: str, column: pyarrow.ChunkedArray, budget: Budget) -> np.ndarray:
-    """A column of booleans, numbers or text; categories of these are what they stand for."""
+    """A column of booleans, numbers or text; categories become the values that they stand for."""
     if column.null_count:
-        raise InputError(f"column {quoted(name)} has {column.null_count} missing values")
+        raise InputError(f"column {shown(name)} has {column.null_count} missing values")
     if types.is_decimal(_kind(column.type)):
         return column.cast("float64").to_numpy()
     if _is_text(column.type):

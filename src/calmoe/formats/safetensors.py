@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from calmoe.arrays import as_numpy, as_tensor
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
-from calmoe.formats.naming import ARRAYS, Table, check_names, from_arrays, quoted
+from calmoe.formats.naming import ARRAYS, Table, check_names, from_arrays
 from calmoe.formats.text import repeat
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import unique_keys
@@ -33,7 +33,7 @@ def read(path: Path, budget: Budget) -> Table:
 
 
 def _saved(tensors: dict[str, Tensor], note: str, budget: Budget) -> Table:
-    """Of the file that `Predictions.save` wrote."""
+    """The table in a file that `Predictions.save` wrote."""
     try:
         saved = json.loads(note, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
@@ -57,7 +57,7 @@ def _saved(tensors: dict[str, Tensor], note: str, budget: Budget) -> Table:
     known = {*ARRAYS, *(GROUP + name for name in groups)}
     if foreign := sorted(tensors.keys() - known):
         raise InputError(
-            f"the tensor {quoted(foreign[0])} is none of the format {FORMAT}: write the file again"
+            f"the tensor {shown(foreign[0])} does not belong to the format {FORMAT}: write the file again"
         )
     for name, values in categories.items():
         groups[name] = _named(name, groups.get(name), values, budget)
@@ -70,5 +70,5 @@ def _named(name: str, codes: np.ndarray | None, values: Any, budget: Budget) -> 
     if codes is None or not isinstance(values, list) or not {type(value) for value in values} <= {str}:
         raise InputError(DAMAGED)
     if codes.dtype.kind not in "iu" or (codes.size and not 0 <= codes.min() <= codes.max() < len(values)):
-        raise InputError(f"group column {quoted(name)} must point at its {len(values)} categories, from 0")
+        raise InputError(f"group column {shown(name)} must point at its {len(values)} categories, from 0")
     return repeat(name, codes, values, budget)

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
-from calmoe.arrays import Array, as_number, check_bins, check_word
+from calmoe.arrays import Array, check_bins, check_word
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of, Rows, check, events
+from calmoe.metrics.intervals import wilson
 
 MOST_CELLS = 20_000_000  # bins of all classes together
 CHUNK = 1 << 16  # rows at a time where sums add up: what is in hand stays in the cache
@@ -145,12 +145,8 @@ class Reliability:
         return np.sqrt(self.accuracy * (1 - self.accuracy) / self.effective)
 
     def interval(self, level: float = LEVEL) -> np.ndarray:
-        """Wilson's interval of the accuracy in each bin, [B, 2]: inside [0, 1] and sound at 0 and 1."""
-        z2 = ndtri((1 + as_number("level", level, 0, 1)) / 2) ** 2
-        centre = (self.accuracy + z2 / self.effective / 2) / (1 + z2 / self.effective)
-        spread = self.standard_error**2 + z2 / self.effective**2 / 4
-        half = np.sqrt(z2 * spread) / (1 + z2 / self.effective)
-        return np.stack([centre - half, centre + half], axis=1)
+        """Wilson's interval of the accuracy in each bin, [B, 2]."""
+        return np.stack(wilson(self.accuracy, self.effective, level), axis=1)
 
     @property
     def gap(self) -> np.ndarray:
@@ -184,8 +180,19 @@ def reliability(
     check_word("equal", equal, ("width", "mass"))
     rows, bins = check(probs, labels, weights), check_bins(bins)
     confidence, outcome = events(rows, of)
-    ones = torch.ones_like(confidence, dtype=torch.float64)
-    mass = rows.weigh(ones)
+    mass = rows.weigh(torch.ones_like(confidence, dtype=torch.float64))
+    return reliability_of(confidence, outcome, mass, bins=bins, equal=equal)
+
+
+def reliability_of(
+    confidence: Tensor,
+    outcome: Tensor,
+    mass: Tensor,
+    *,
+    bins: int = BINS,
+    equal: Literal["width", "mass"] = "width",
+) -> Reliability:
+    """The diagram of any event: its probability, whether it came true, and the weight of each row, [N]."""
     if equal == "width":
         index = width_bins(confidence, bins)
         edges = np.arange(bins + 1) / bins
@@ -200,7 +207,7 @@ def reliability(
     with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
         return Reliability(
             edges=edges,
-            count=total(ones).astype(np.int64),
+            count=total(torch.ones_like(mass)).astype(np.int64),
             share=weight / weight.sum(),
             effective=np.where(weight > 0, weight**2 / total(mass**2), np.nan),
             confidence=total(mass * confidence) / weight,

@@ -1,4 +1,4 @@
-"""Inputs are checked once, in a few passes over the data, and refused with the remedy."""
+"""Checks of the inputs, once, in a few passes over the data; a refusal names the remedy."""
 
 import math
 from collections.abc import Iterator
@@ -102,7 +102,7 @@ def as_ids(values: Array, name: str) -> np.ndarray:
         ids = as_tensor(values).cpu()
         return (ids.double() if ids.is_floating_point() else ids).numpy()
     array = np.asarray(values)
-    if array.dtype.kind == "O":  # of pandas, say
+    if array.dtype.kind == "O":  # pandas', say
         try:
             np.unique(array)
         except TypeError:
@@ -123,7 +123,7 @@ def _matrix(values: Array, name: str) -> Tensor:
 
 
 def _real(values: Tensor, name: str) -> Tensor:
-    """Numbers without an imaginary part, that two bytes at least hold."""
+    """Real numbers of at least two bytes each."""
     if values.is_complex():
         raise InputError(f"{name} must be real numbers, got {values.dtype}: pass {name}.real")
     return values.float() if values.is_floating_point() and values.itemsize < 2 else values

@@ -68,24 +68,24 @@ CATEGORIES = 30  # a column with more whole numbers (or words, unless asked for)
 def column_groups(
     columns: Mapping[str, np.ndarray], most_words: float = CATEGORIES
 ) -> dict[str, dict[str, np.ndarray]]:
-    """By column, the masks of its groups by name; a column of measurements has none and is left out.
+    """The groups of each column, as masks by name; a column of measurements has none and is left out.
 
-    A boolean column is one group, of its own name; in a column of few whole numbers, or of at most
-    `most_words` words, every value is one.
+    A boolean column is one group, named as the column; in a column of few whole numbers, or of at most
+    `most_words` words, every value is a group.
 
-    >>> found = column_groups({"hard": np.array([True, False]), "year": np.array([7, 8])})
-    >>> {column: list(masks) for column, masks in found.items()}
+    >>> groups = column_groups({"hard": np.array([True, False]), "year": np.array([7, 8])})
+    >>> {column: list(masks) for column, masks in groups.items()}
     {'hard': ['hard'], 'year': ['7', '8']}
     """
-    found: dict[str, dict[str, np.ndarray]] = {}
+    groups: dict[str, dict[str, np.ndarray]] = {}
     most = {"U": most_words, "S": most_words, "i": CATEGORIES, "u": CATEGORIES}
     for column, values in columns.items():
         kind = values.dtype.kind
         if kind == "b":
-            found[column] = {column: values}
+            groups[column] = {column: values}
         elif kind in most and len(np.unique(values)) <= most[kind]:
-            found[column] = _by_value(values)
-    return found
+            groups[column] = _by_value(values)
+    return groups
 
 
 def group_masks(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -2,10 +2,11 @@
 
 import numpy as np
 from scipy.fft import dct
+from torch import Tensor
 
 from calmoe.arrays import Array
 from calmoe.metrics.binned import gaps, sum_by
-from calmoe.metrics.checks import Of, Rows, check, events
+from calmoe.metrics.checks import Of, check, events
 
 GRID = 4096  # intervals of [0, 1]; a power of two keeps the transform fast
 
@@ -21,13 +22,13 @@ def smooth_ece(probs: Array, labels: Array, weights: Array | None = None, *, of:
     >>> smooth_ece(probs, np.array([1] * 8 + [0] * 2)) < 1e-6, round(smooth_ece(probs, np.array([1] * 10)), 3)
     (True, 0.2)
     """
-    residual = _residual_on_grid(check(probs, labels, weights), of)
-    residual[1:-1] /= 2  # reflection counts an inner point twice
-    cosines = dct(residual, type=1)
-    damping = -((np.pi * np.arange(GRID + 1)) ** 2) / 2
+    rows = check(probs, labels, weights)
+    confidence, outcome = events(rows, of)
+    residual = -rows.weigh(gaps(confidence, outcome)) / rows.total
+    cosines = to_cosines(on_grid(confidence, residual, GRID))
 
     def smoothed_error(sigma: float) -> float:
-        error = np.abs(dct(cosines * np.exp(damping * sigma**2), type=1))
+        error = np.abs(diffused(cosines, sigma))
         return float(error.sum() - (error[0] + error[-1]) / 2) / GRID  # the trapezoidal rule
 
     low, high = 0.0, 1.0
@@ -37,12 +38,26 @@ def smooth_ece(probs: Array, labels: Array, weights: Array | None = None, *, of:
     return low
 
 
-def _residual_on_grid(rows: Rows, of: Of) -> np.ndarray:
-    """E[(y - f) at f], each row shared linearly between its two neighbouring grid points, [GRID + 1]."""
-    confidence, outcome = events(rows, of)
-    residual = -rows.weigh(gaps(confidence, outcome)) / rows.total
-    position = confidence.double() * GRID
-    left = position.long().clamp(max=GRID - 1)
-    right_share = residual * (position - left)
-    spread = sum_by(left, residual - right_share, GRID + 1) + sum_by(left + 1, right_share, GRID + 1)
+def on_grid(confidence: Tensor, values: Tensor, grid: int) -> np.ndarray:
+    """The values [N] summed at the points of a grid on [0, 1], each shared by the two neighbours of its f.
+
+    Rows share linearly. [grid + 1]
+    """
+    position = confidence.double() * grid
+    left = position.long().clamp(max=grid - 1)
+    right_share = values * (position - left)
+    spread = sum_by(left, values - right_share, grid + 1) + sum_by(left + 1, right_share, grid + 1)
     return spread.cpu().numpy()
+
+
+def to_cosines(mass: np.ndarray) -> np.ndarray:
+    """Mass at the points of a grid on [0, 1], along the first axis, in the cosine basis."""
+    mass = mass.copy()
+    mass[1:-1] /= 2  # reflection counts an inner point twice
+    return np.asarray(dct(mass, type=1, axis=0))
+
+
+def diffused(cosines: np.ndarray, sigma: float) -> np.ndarray:
+    """The density on the grid after the heat kernel of width sigma: cosine k is damped by exp(-(σπk)²/2)."""
+    damping = np.exp(-((sigma * np.pi * np.arange(len(cosines))) ** 2) / 2)
+    return np.asarray(dct(cosines * damping.reshape(-1, *[1] * (cosines.ndim - 1)), type=1, axis=0))

@@ -66,7 +66,7 @@ class CalibrationError(Metric):
         self.add_state("sums", torch.zeros(self.bins + 1, dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, probs: Array, labels: Array, weights: Array | None = None) -> None:
-        """Add these rows; none, or none with weight, add nothing: an error would keep other ranks waiting."""
+        """Add these rows; without rows or weight it adds nothing: an error would keep other ranks waiting."""
         none = not (as_tensor(probs).numel() or as_tensor(labels).numel())
         if none or (weights is not None and not as_tensor(weights).any()):
             return

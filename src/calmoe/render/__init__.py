@@ -1,1 +1,1 @@
-"""How anything is shown: numbers in tables, figures, pages, and the words around them."""
+"""How to show anything: numbers in tables, plots, figures, pages, and the words around them."""

@@ -17,7 +17,7 @@ from calmoe.escaping import latex, markdown, spreadsheet, visible
 
 
 class Entry(NamedTuple):
-    """What is read, and the value or values that a CSV file holds."""
+    """The text that people read, and the value or values that a CSV file holds."""
 
     text: str
     values: tuple[str | float, ...]
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """A column's title, its CSV names, one for each value of its entries, and what stands above it."""
+    """A column's title, a CSV name for each value of its entries, and the group above the title."""
 
     title: str
     names: tuple[str, ...]
@@ -71,8 +71,8 @@ class Grid:
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """What stands above the headings, and over how many columns; nothing where no column has a group."""
-        runs = [(group, len(list(of))) for group, of in groupby(self.headings, key=lambda h: h.group)]
+        """The groups above the headings, and how many columns each spans; empty where no column has one."""
+        runs = [(group, len(list(own))) for group, own in groupby(self.headings, key=lambda h: h.group)]
         return runs if any(group for group, _ in runs) else []
 
     def markdown(self) -> str:
@@ -115,7 +115,7 @@ class Grid:
         return "".join(f"{line}\n" for line in (_csv(names), *map(_csv, rows)))
 
     def html(self) -> str:
-        """A table with a body a section; `page.js` sorts its rows by `data-value`, or else by their text."""
+        """A table with a body for each section; `page.js` sorts rows by `data-value`, or else by text."""
         kinds = [' class="number"' if numeric else "" for numeric in self.numeric]
 
         def body(section: Iterable[tuple[Entry, ...]]) -> str:
@@ -152,9 +152,7 @@ class Grid:
         )
         for i, (heading, numeric) in enumerate(zip(self.headings, self.numeric, strict=True)):
             words = visible(" ".join([heading.whole, *(row[i].text for row in self.rows)])).split()
-            width = max(
-                map(len, words), default=1
-            )  # a narrow terminal breaks lines between words, never in one
+            width = max(map(len, words), default=1)  # a narrow terminal breaks lines between words only
             justify: Literal["left", "right"] = "right" if numeric else "left"
             table.add_column(Text(visible(heading.whole)), justify=justify, min_width=width)
         for section in self.sections:
@@ -172,10 +170,10 @@ def count(n: int) -> Entry:
     return Entry(str(n), (n,))
 
 
-def estimate(mean: float, standard_error: float, bold: bool = False) -> Entry:
+def estimate(mean: float, standard_error: float, bold: bool = False, decimals: int = 3) -> Entry:
     """`0.055 ± 0.001`; the mean alone where there is no standard error."""
-    spread = "" if math.isnan(standard_error) else f" ± {decimal(standard_error)}"
-    return Entry(decimal(mean) + spread, (mean, standard_error), bold)
+    spread = "" if math.isnan(standard_error) else f" ± {decimal(standard_error, decimals)}"
+    return Entry(decimal(mean, decimals) + spread, (mean, standard_error), bold)
 
 
 def number(value: float, decimals: int = 3) -> Entry:
@@ -189,7 +187,7 @@ def signed(value: float, bold: bool = False, decimals: int = 3) -> Entry:
 def interval(
     low: float, high: float, bold: bool = False, missing: str = "–", sign: str = "+", decimals: int = 3
 ) -> Entry:
-    """So many decimals; more where it takes them to see that a bound is not zero."""
+    """A bold interval gets more decimals where a bound would look like zero without them."""
     if math.isnan(low) or math.isnan(high):
         return Entry(missing, (low, high), bold)
     decimals = max(decimals, telling(low, high)) if bold else decimals
@@ -197,7 +195,7 @@ def interval(
 
 
 def telling(low: float, high: float) -> int:
-    """How many decimals it takes, three at least, to see that neither bound is zero.
+    """How many decimals show that neither bound is zero; at least three.
 
     >>> telling(-0.02, -0.00004)
     5
@@ -217,7 +215,7 @@ def decimal(value: float, decimals: int = 3, sign: str = "-") -> str:
 
 
 def _html(entry: Entry, kind: str, tag: str) -> str:
-    """A cell; the first of a row is its heading. A number's value is there in full, empty for NaN."""
+    """A cell; the first of a row is its heading. `data-value` holds a number in full, nothing for NaN."""
     first = entry.values[0]
     scope = ' scope="row"' if tag == "th" else ""
     value = "" if isinstance(first, str) else f' data-value="{_script_number(first)}"'
@@ -228,7 +226,7 @@ def _html(entry: Entry, kind: str, tag: str) -> str:
 
 
 def _script_number(value: float) -> str:
-    """As JavaScript reads it."""
+    """The number as JavaScript reads it."""
     return "" if math.isnan(value) else repr(value).replace("inf", "Infinity")
 
 

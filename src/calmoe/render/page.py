@@ -1,7 +1,7 @@
 """One self-contained page: a summary in words, sections of tables and figures, and where it all comes from.
 
-The page knows nothing of runs: whoever has tables and figures to show fills a `Page`. It asks the network for
-nothing, escapes all that it is given, and is the same bytes for the same content.
+The page knows nothing about runs: whoever has tables and figures fills a `Page`. It needs no network, escapes
+everything that it shows, and has the same bytes for the same content.
 """
 
 import re
@@ -11,20 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
-from markupsafe import Markup
-
+from calmoe import __version__
 from calmoe.errors import InputError
 from calmoe.escaping import visible
 from calmoe.render.grid import Grid
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Point(NamedTuple):
-    """A part of the summary: two or three words that lead, a paragraph, a list; either may be left out."""
+    """A part of the summary: two or three leading words, then a paragraph, a list, or both."""
 
     lead: str
     text: str = ""
@@ -32,7 +33,7 @@ class Point(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A PNG file's bytes, what it shows in words for those who cannot see it, and a caption."""
+    """The bytes of a PNG file, a text for those who cannot see it, and a caption."""
 
     name: str
     png: bytes
@@ -54,9 +55,9 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Tables and figures on one subject: how to read them before, what is left out of them after.
+    """Tables and figures on one subject, with how to read them before and notes after.
 
-    `folded` are long tables, shut until asked for; `links` lead to files beside the page, by name.
+    `folded` tables stay shut until a reader opens them; `links` lead to files beside the page, by name.
     """
 
     heading: str
@@ -69,16 +70,16 @@ class Section:
 
 
 class Code(str):
-    """A fact that is typed, such as a command."""
+    """A fact that a reader types, such as a command."""
 
 
 Fact: TypeAlias = str | Code | Grid
-"""A line beside its name; a table is folded away."""
+"""A line beside its name; a table, which stays shut until a reader opens it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a reader sees, from top to bottom.
+    """A page from top to bottom.
 
     >>> page = Page(title="Mine & yours", summary=[Point("Found", "Nothing yet.")], facts={"seeds": "42"})
     >>> "<h1>Mine &amp; yours</h1>" in page.html()
@@ -103,6 +104,11 @@ class Page:
         )
 
 
+def footer() -> str:
+    """The line at the foot of every page that calmoe writes."""
+    return f"Written by calmoe {__version__}. This file is whole: it needs no network."
+
+
 def _anchors(headings: Sequence[str]) -> list[str]:
     """A name for each heading that a link can point to; no two are alike.
 
@@ -121,14 +127,16 @@ TAKEN = ("top", "summary", "facts", "enlarged")  # by the template itself
 
 
 def _printable(value: Any) -> Any:
-    """Text from files with what steers a terminal made visible; markup of our own as it is."""
-    if not isinstance(value, str) or isinstance(value, Markup):
+    """Text with its control characters made visible; our own markup as it is."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return "\n".join(map(visible, value.split("\n")))
 
 
 @cache
-def _template() -> Template:
+def _template() -> "Template":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # only once a page is made
+
     def source(name: str) -> str:
         return (resources.files(__package__) / name).read_text("utf-8")
 

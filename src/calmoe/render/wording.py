@@ -1,6 +1,7 @@
 """Numbers and lists as words."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 
 def listed(items: Sequence[object]) -> str:
@@ -20,8 +21,30 @@ def many(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def count_range(counts: Iterable[int], noun: str) -> str:
+    """The one number that all counts are, or the fewest and the most.
+
+    >>> count_range([5, 5], "seed"), count_range([1500, 3, 4], "validation row"), count_range([1], "seed")
+    ('5 seeds', '3 to 1,500 validation rows', '1 seed')
+    """
+    ordered = sorted(counts)
+    low, high = ordered[0], ordered[-1]
+    return many(high, noun) if low == high else f"{low:,} to {high:,} {noun}s"
+
+
+def plus_minus(mean: float, error: float) -> str:
+    """As in the tables; without an error the mean alone.
+
+    >>> plus_minus(0.055, 0.001), plus_minus(0.055, math.nan), plus_minus(math.nan, math.nan)
+    ('0.055 ± 0.001', '0.055', 'none')
+    """
+    if math.isnan(mean):
+        return "none"
+    return f"{mean:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
+
+
 def shortest(value: float) -> str:
-    """Six digits where they are the very value: no two values are written alike.
+    """Six digits where they give back the value, else all: no two values are written alike.
 
     >>> shortest(2.0), shortest(2.00000001)
     ('2', '2.00000001')

@@ -1,10 +1,10 @@
-"""What a run found: tables beside what the paper published."""
+"""The report of a run: its tables, its figures, its page, and the paper's cells beside its own."""
 
 from calmoe.render.grid import Grid
+from calmoe.report.columns import columns_in
 from calmoe.report.comparison import Comparison, beyond, compare, comparison_table
 from calmoe.report.published import is_published, published
 from calmoe.report.tables import (
-    PAPER_COLUMNS,
     Cell,
     PairedDifference,
     known_columns,
@@ -15,12 +15,12 @@ from calmoe.report.tables import (
 )
 
 __all__ = [
-    "PAPER_COLUMNS",
     "Cell",
     "Comparison",
     "Grid",
     "PairedDifference",
     "beyond",
+    "columns_in",
     "compare",
     "comparison_table",
     "is_published",

@@ -1,4 +1,4 @@
-"""The paper's cells beside a run's: how far apart they are, and whether that tests a reproduction."""
+"""The paper's cells beside a run's: how far apart they are, and whether that tests the reproduction."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,16 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from calmoe.render.grid import Entry, Grid, Heading, estimate, label, signed
+from calmoe.report.columns import column_title
 from calmoe.report.published import published
 from calmoe.report.tables import (
     METHOD,
     METRIC,
-    MISSING,
     Cell,
     Rows,
-    by_method,
-    column_title,
+    cell_of,
     method_entry,
+    sections_by_method,
     summarise,
 )
 
@@ -44,7 +44,7 @@ def compare(rows: Rows, dataset: str, protocol: str = "published") -> list[Compa
     """
     ours = summarise(rows, protocol)
     return [
-        _comparison(method, column, Cell(mean, error, 5), ours.get(method, {}).get(column, MISSING))
+        _comparison(method, column, Cell(mean, error, 5), cell_of(ours, method, column))
         for method, cells in published(dataset)["cells"].items()
         for column, (mean, error) in cells.items()
     ]
@@ -63,9 +63,9 @@ def _comparison(method: str, column: str, theirs: Cell, ours: Cell) -> Compariso
 
 
 def no_test(protocol: str, backbone: str, settings: str = "") -> str:
-    """Why the paper's cells are of another experiment; nothing where they are of the same.
+    """Why the paper's cells come from another experiment; empty where they come from the same one.
 
-    backbone: beside the paper's, where they differ; settings: those that were changed.
+    backbone: the run's beside the paper's, where they differ; settings: those that the user changed.
     """
     split = "under the corrected protocol training, validation rows and temperatures are not the paper's"
     reasons = [split] if protocol == "corrected" else []
@@ -75,19 +75,19 @@ def no_test(protocol: str, backbone: str, settings: str = "") -> str:
 
 
 def verdict(comparisons: Iterable[Comparison], why: str = "") -> str:
-    """What a caption says of them. why: of `no_test`."""
+    """A caption's clause about the comparisons. why: what `no_test` gives."""
     comparisons = list(comparisons)
     known = _known(comparisons)
     if why:
         return f"no test of reproduction: {why}"
     if not known:
         return NONE_KNOWN
-    told = f"{len(beyond(known))} of {len(known)} cells differ from the paper by more than 2 combined SE"
-    return f"{told} ({len(comparisons) - len(known)} not compared)"
+    far = f"{len(beyond(known))} of {len(known)} cells differ from the paper by more than 2 combined SE"
+    return f"{far} ({len(comparisons) - len(known)} not compared)"
 
 
 def verdict_in_words(comparisons: Sequence[Comparison], why: str = "") -> str:
-    """The same in sentences; nothing where there are no cells of ours."""
+    """The same in sentences; empty where the run has none of the paper's cells."""
     if all(math.isnan(c.mean) for c in comparisons):
         return ""
     if why:
@@ -103,9 +103,9 @@ def verdict_in_words(comparisons: Sequence[Comparison], why: str = "") -> str:
 
 
 def comparison_table(comparisons: Sequence[Comparison], caption: str | None = None, why: str = "") -> Grid:
-    """One row a published cell, a section a method; a cell beyond 2 combined standard errors is marked.
+    """A row for each published cell; those beyond 2 combined standard errors are marked.
 
-    why: of `no_test`. If it gives a reason, the last two columns, which are the test, are left out.
+    why: what `no_test` gives. Where it gives a reason, the two columns of the test are left out.
     """
     far = set(beyond(comparisons))
 
@@ -134,7 +134,7 @@ def comparison_table(comparisons: Sequence[Comparison], caption: str | None = No
             Heading("Difference", ("difference",)),
             *(() if why else tested),
         ),
-        by_method(comparisons, row),
+        sections_by_method(comparisons, row),
     )
 
 

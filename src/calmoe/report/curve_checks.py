@@ -1,4 +1,4 @@
-"""Curves that were read from a file are checked before anything is drawn: the line names the field."""
+"""Checks of curves from a file, before anything draws them; the error names the field."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +13,10 @@ ROUTING = ("entropy", "disagreement")
 TILT = ("epoch", "negative_share", "gamma_eff")
 
 
-def check_curves(of_runs: Any, bins: int, histogram_bins: int, quantiles: int) -> list[dict[str, Any]]:
-    """Curves of one shape: the same parts of the rows everywhere, and of a method the same epochs."""
+def check_curves(all_curves: Any, bins: int, histogram_bins: int, quantiles: int) -> list[dict[str, Any]]:
+    """The curves, if all have one shape: the same parts of the rows, and the same epochs for a method."""
     epochs: dict[str, Any] = {}
-    for at, curves in enumerate(items("curves", of_runs)):
+    for at, curves in enumerate(items("curves", all_curves)):
         with about(f"[{at}]"):
             table("curves", curves, CURVES)
             text("method", curves["method"])
@@ -27,7 +27,7 @@ def check_curves(of_runs: Any, bins: int, histogram_bins: int, quantiles: int) -
             for part, rows in table("rows", curves["rows"], ("all",)).items():
                 whole(f"rows.{part}", rows, least=1)
             parts = list(curves["rows"])
-            if parts != list(of_runs[0]["rows"]):
+            if parts != list(all_curves[0]["rows"]):
                 raise InputError("rows must name the same parts as in the first curves")
             for view in ("raw", "scaled"):
                 table(view, curves[view], ("reliability", "histogram", "groups"))
@@ -38,27 +38,27 @@ def check_curves(of_runs: Any, bins: int, histogram_bins: int, quantiles: int) -
             tilt = _check_history(curves["history"])
             if epochs.setdefault(curves["method"], tilt) != tilt:
                 raise InputError("history.epoch must be the same for all seeds of a method")
-    return of_runs
+    return all_curves
 
 
 def _check_view(view: dict[str, Any], parts: Sequence[str], bins: int, histogram_bins: int) -> None:
     reliability = table("reliability", view["reliability"], [part for part in parts if part != "easy"])
-    for part, of_part in reliability.items():
-        table(f"reliability.{part}", of_part, ("count", "ece", *TABLE))
-        _check_counts(f"reliability.{part}.count", of_part["count"], bins)
-        number(f"reliability.{part}.ece", of_part["ece"])
+    for part, columns in reliability.items():
+        table(f"reliability.{part}", columns, ("count", "ece", *TABLE))
+        _check_counts(f"reliability.{part}.count", columns["count"], bins)
+        number(f"reliability.{part}.ece", columns["ece"])
         for name in TABLE:
-            _check_column(f"reliability.{part}.{name}", of_part[name], bins)
-    for part, of_part in table("histogram", view["histogram"], parts).items():
-        table(f"histogram.{part}", of_part, ("count", "confidence", "accuracy"))
-        _check_counts(f"histogram.{part}.count", of_part["count"], histogram_bins)
+            _check_column(f"reliability.{part}.{name}", columns[name], bins)
+    for part, columns in table("histogram", view["histogram"], parts).items():
+        table(f"histogram.{part}", columns, ("count", "confidence", "accuracy"))
+        _check_counts(f"histogram.{part}.count", columns["count"], histogram_bins)
         for name in ("confidence", "accuracy"):
-            number(f"histogram.{part}.{name}", of_part[name])
+            number(f"histogram.{part}.{name}", columns[name])
     for column, groups in table("groups", view["groups"]).items():
-        for group, of_group in table(f"groups.{column}", groups).items():
+        for group, measures in table(f"groups.{column}", groups).items():
             field = f"groups.{column}.{group}"
-            whole(f"{field}.count", table(field, of_group, ("count", *GROUP))["count"])
-            _check_column(field, [of_group[name] for name in GROUP], len(GROUP))
+            whole(f"{field}.count", table(field, measures, ("count", *GROUP))["count"])
+            _check_column(field, [measures[name] for name in GROUP], len(GROUP))
 
 
 def _check_frontier(frontier: Any) -> None:
@@ -77,15 +77,15 @@ def _check_frontier(frontier: Any) -> None:
 
 def _check_routing(routing: Any, parts: Sequence[str], quantiles: int) -> None:
     for column in table("routing", routing, ROUTING) if routing is not None else ():
-        for part, of_part in table(f"routing.{column}", routing[column], parts).items():
+        for part, summary in table(f"routing.{column}", routing[column], parts).items():
             field = f"routing.{column}.{part}"
-            number(field, table(field, of_part, ("mean", "quantiles"))["mean"])
-            for value in items(f"{field}.quantiles", of_part["quantiles"], least=quantiles, most=quantiles):
+            number(field, table(field, summary, ("mean", "quantiles"))["mean"])
+            for value in items(f"{field}.quantiles", summary["quantiles"], least=quantiles, most=quantiles):
                 number(f"{field}.quantiles", value)
 
 
 def _check_history(history: Any) -> list[int] | None:
-    """The epochs, where anything was tilted."""
+    """The epochs; None where training did not tilt."""
     if history is None:
         return None
     epochs = items("history.epoch", table("history", history, TILT)["epoch"], least=1)

@@ -1,7 +1,7 @@
-"""The numbers behind a run's figures: one method and seed, from its predictions to what JSON can hold.
+"""The numbers behind a run's figures: for each method and seed, from predictions to what JSON can hold.
 
-Compute first: `curves`. Draw second, from a list of these dicts: `calmoe.report.figures`. What an empty bin
-or group would have is None, never zero; a subset that the data do not have is no key at all.
+Compute first: `curves`. Draw second, from a list of these dicts: `calmoe.report.figure_list`. An empty bin or
+group has None, never zero; a subset that the data lack has no key at all.
 """
 
 import gzip
@@ -11,7 +11,6 @@ import math
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,11 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calmoe.calibration import CalibrationWarning, PerExpertTemperature, Temperature, frontier
+from calmoe.arrays import as_numpy, plain
+from calmoe.calibration import CalibrationWarning, Temperature, frontier
 from calmoe.defaults import BINS
 from calmoe.errors import InputError, about
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
 from calmoe.metrics.groups import column_groups
+from calmoe.metrics.routing import expert_variance, routing_entropy
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.report.curve_checks import check_curves
@@ -36,6 +37,8 @@ HISTOGRAM_BINS = 20
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LARGE = 1_000_000  # bytes: a larger file is compressed
 MOST_BYTES = 256 * 2**20  # of a file of curves
+VIEWS = {"raw": "no temperature", "scaled": "after the temperature that validation chose"}
+ECES = {"raw": "ECE", "scaled": "ECE+TS"}  # what the ECE of each view is called
 
 
 def curves(
@@ -45,10 +48,10 @@ def curves(
     hard: str | None = None,
     history: Sequence[Mapping[str, float]] = (),
 ) -> Curves:
-    """All that the figures show of one trained model, raw and after the temperature that validation chose.
+    """Everything that the figures show about one trained model, raw and after its temperature.
 
     hard names the boolean group column of the hard subset; "easy" is the column of that name, else the rest.
-    The temperature is the converged one, whatever the protocol; the test labels never choose it.
+    Validation chooses the temperature, fitted to convergence whatever the protocol; the test labels never do.
 
     >>> probs, labels = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]]), np.array([0, 0, 1, 1])
     >>> predictions = Predictions.from_probs(probs, labels, groups={"odd": [False, False, False, True]})
@@ -62,7 +65,7 @@ def curves(
         temperature = Temperature().fit(validation.output.log_probs, validation.known_labels)
         swept = _frontier(validation, test, parts)
     log_probs = test.output.log_probs
-    return _plain(
+    return plain(
         {
             "method": method,
             "experts": test.num_experts,
@@ -79,21 +82,10 @@ def curves(
     )
 
 
-def per_expert(
-    validation: Predictions, test: Predictions, solver: str = "exact"
-) -> tuple[Predictions, Predictions]:
-    """MoCaE: the same mixture, each expert at its own temperature, fitted on validation."""
-    experts = PerExpertTemperature(solver=solver).fit(validation.output, validation.known_labels)
-    return (
-        replace(validation, output=experts.transform(validation.output)),
-        replace(test, output=experts.transform(test.output)),
-    )
-
-
 def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The lowest hard ECE that some temperature reaches with an ECE of at most each budget; NaN: none does.
+    """The lowest hard ECE of any temperature whose ECE is within each budget; NaN where none is.
 
-    `swept` is `curves(...)["frontier"]`, taken as straight lines between its temperatures.
+    `swept` is `curves(...)["frontier"]`; between its temperatures both errors are taken as linear.
 
     >>> reachable({"ece": [0.1, 0.0, 0.2], "hard_ece": [0.3, 0.2, 0.1]}, [0.1, 0.2]).round(3)
     array([0.15, 0.1 ])
@@ -105,12 +97,12 @@ def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -
     return np.where(np.isfinite(within), within, np.nan)
 
 
-def curves_file(of_runs: Sequence[Curves]) -> tuple[str, bytes]:
-    """The name and content of `curves.json`, numbers to six significant digits, one line a dict.
+def curves_file(all_curves: Sequence[Curves]) -> tuple[str, bytes]:
+    """The name and content of `curves.json`: numbers to six significant digits, a line for each dict.
 
-    Compressed if large, as `curves.json.gz`.
+    A large file is compressed and named `curves.json.gz`.
     """
-    lines = ",\n".join(json.dumps(_rounded(c), allow_nan=False, separators=(",", ":")) for c in of_runs)
+    lines = ",\n".join(json.dumps(_rounded(c), allow_nan=False, separators=(",", ":")) for c in all_curves)
     data = f"[\n{lines}\n]\n".encode()
     if len(data) > LARGE:
         return "curves.json.gz", gzip.compress(data, mtime=0)
@@ -118,7 +110,7 @@ def curves_file(of_runs: Sequence[Curves]) -> tuple[str, bytes]:
 
 
 def read_curves(path: Path) -> list[Curves]:
-    """The content of such a file: the figures can be drawn from it alone."""
+    """The curves in such a file; they are all that the figures need."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
@@ -129,21 +121,21 @@ def read_curves(path: Path) -> list[Curves]:
 
 
 def parse_curves(name: str, data: bytes) -> list[Curves]:
-    """What `curves_file` gave."""
+    """The curves that `curves_file` wrote."""
     try:
         if name.endswith(".gz"):
             with gzip.open(io.BytesIO(data)) as stream:
                 data = stream.read(MOST_BYTES + 1)
-        of_runs = parse_json(data, MOST_BYTES)
+        all_curves = parse_json(data, MOST_BYTES)
     except (OSError, EOFError, zlib.error, InputError) as error:
         raise InputError(f"not a readable file of curves ({error})") from None
-    if not isinstance(of_runs, list):
-        raise InputError("not a file of curves (expected a list, one dict a method and seed)")
-    return check_curves(of_runs, BINS, HISTOGRAM_BINS, len(QUANTILES))
+    if not isinstance(all_curves, list):
+        raise InputError("not a file of curves (expected a list, a dict for each method and seed)")
+    return check_curves(all_curves, BINS, HISTOGRAM_BINS, len(QUANTILES))
 
 
 def _parts(test: Predictions, hard: str | None) -> dict[str, Tensor]:
-    """Masks of all rows, the easy and the hard ones; those without a row are left out."""
+    """Masks of all rows, of the easy and of the hard ones; a part without rows is left out."""
     parts = {"all": torch.ones(len(test), dtype=torch.bool)}
     if hard is not None:
         mask = test.mask(hard)
@@ -153,7 +145,7 @@ def _parts(test: Predictions, hard: str | None) -> dict[str, Tensor]:
 
 
 def _view(probs: Tensor, test: Predictions, parts: dict[str, Tensor]) -> dict[str, Any]:
-    """Reliability, histograms of the confidence, and groups, of these probabilities [N, C]."""
+    """What probabilities [N, C] give: reliability, histograms of the confidence, and groups."""
     labels = test.known_labels
     return {
         "reliability": {
@@ -186,7 +178,7 @@ def _histogram(probs: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def _confidence(probs: Tensor, labels: Tensor | None = None, weights: Tensor | None = None) -> float:
-    """Mean confidence, with a metric's signature."""
+    """Mean confidence, with the signature of a metric, for `by_group`."""
     return float(probs.amax(dim=1).double().mean())
 
 
@@ -194,33 +186,34 @@ def _groups(probs: Tensor, test: Predictions) -> dict[str, Any]:
     """[column][group]: count, accuracy, mean confidence and ECE; columns of measurements are no groups."""
     groups: dict[str, Any] = {}
     for column, masks in column_groups(test.groups, most_words=math.inf).items():
-        found = {
+        measured = {
             name: by_group(metric, probs, test.known_labels, masks)
             for name, metric in (("accuracy", accuracy), ("confidence", _confidence), ("ece", ece))
         }
         groups[column] = {
-            group: {"count": count, **{name: result.values[group] for name, result in found.items()}}
-            for group, count in found["ece"].counts.items()
+            group: {"count": count, **{name: result.values[group] for name, result in measured.items()}}
+            for group, count in measured["ece"].counts.items()
         }
     return groups
 
 
 def _frontier(validation: Predictions, test: Predictions, parts: dict[str, Tensor]) -> dict[str, Any]:
-    """All rows and the hard ones; without a hard subset the test split, such as a new domain, is hard itself.
+    """The ECE of all test rows and of the hard ones, temperature by temperature.
 
-    `of` names the two: then it is validation, of the domains trained on, that stands for all rows.
+    Without a hard subset the test split, such as a new domain, takes its place, and validation, from the
+    domains of training, that of all rows. "of" names the two.
     """
     sweep = frontier(validation, test, parts.get("hard", parts["all"]), TEMPERATURES)
-    all_rows, of = sweep.ece, ("ECE", "hard ECE")
+    all_rows, names = sweep.ece, ("ECE", "hard ECE")
     if "hard" not in parts:
         everything = np.ones(len(validation), dtype=bool)
         all_rows = frontier(validation, validation, everything, TEMPERATURES).ece
-        of = ("validation ECE", "test ECE")
+        names = ("validation ECE", "test ECE")
     return {
         "temperature": sweep.temperatures,
         "ece": all_rows,
         "hard_ece": sweep.subset_ece,
-        "of": list(of),
+        "of": list(names),
         "chosen": sweep.chosen,
     }
 
@@ -230,17 +223,13 @@ def _routing(output: MixtureOutput, parts: dict[str, Tensor]) -> dict[str, Any] 
     experts = output.log_routing.shape[1]
     if experts == 1:
         return None
-    routing, answers = output.routing.double(), output.expert_probs.double()
-    mixture = (routing.unsqueeze(2) * answers).sum(1, keepdim=True)
-    columns = {
-        "entropy": torch.special.entr(routing).sum(1) / math.log(experts),
-        "disagreement": (routing * (answers - mixture).square().sum(2)).sum(1),
-    }
+    routing, answers = (as_numpy(part.double()) for part in (output.routing, output.expert_probs))
+    columns = {"entropy": routing_entropy(routing), "disagreement": expert_variance(routing, answers)}
     return {
         column: {
             name: {
-                "mean": float(values[mask].mean()),
-                "quantiles": np.quantile(values[mask].cpu().numpy(), QUANTILES),
+                "mean": float(values[mask.numpy()].mean()),
+                "quantiles": np.quantile(values[mask.numpy()], QUANTILES),
             }
             for name, mask in parts.items()
         }
@@ -249,21 +238,10 @@ def _routing(output: MixtureOutput, parts: dict[str, Tensor]) -> dict[str, Any] 
 
 
 def _tilt(history: Sequence[Mapping[str, float]]) -> dict[str, Any] | None:
-    """Share of negative weights and Γ_eff, epoch by epoch, of a tilted training."""
+    """Share of negative weights and Γ_eff, epoch by epoch; None where training did not tilt."""
     tilted = [entry for entry in history if "gamma_eff" in entry]
     columns = ("epoch", "negative_share", "gamma_eff")
     return {column: [entry.get(column) for entry in tilted] for column in columns} if tilted else None
-
-
-def _plain(value: Any) -> Any:
-    """Arrays as lists, NaN as None."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rounded(value: Any) -> Any:

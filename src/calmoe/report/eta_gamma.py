@@ -1,4 +1,4 @@
-"""The map from η to Γ_eff, of a sweep's rows, beside the paper's."""
+"""The map from η to Γ_eff that a sweep of η measures, beside the paper's."""
 
 import math
 from typing import Any, NamedTuple
@@ -7,30 +7,32 @@ from matplotlib import rc_context
 from matplotlib.lines import Line2D
 
 from calmoe.errors import InputError
-from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, key, looks, new_figure
-from calmoe.render.grid import Entry, Grid, Heading, count, number, signed
+from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_legend, new_figure
+from calmoe.render.grid import Entry, Grid, Heading, count, estimate, number, signed
+from calmoe.report.figure_cards import FigureCard, RunNumbers
+from calmoe.report.looks import legend_entries, looks
 from calmoe.report.published import published
 from calmoe.report.sweeps import (
-    Found,
+    Cells,
+    Swept,
     by_value,
-    draw_line,
-    estimate_entry,
-    legend_entries,
+    draw_values,
+    label_values,
     narrowed,
-    seeds_told,
-    setting_axis,
+    seeds_text,
     setting_of,
+    sweep_section,
     value_entry,
-    values_told,
+    values_text,
 )
 from calmoe.report.tables import METHOD, SEEDS, Cell, Rows, method_entry
 
 DATASET, TILTED = "cifar10h", "robust"  # where the paper measured Γ_eff
-MEASURED = "in the last epoch"  # when a row's perplexity and Γ_eff are those of
+MEASURED = "in the last epoch"  # when the perplexity and Γ_eff of a row were measured
 
 
 class Concentration(NamedTuple):
-    """How far the weights of batches of n examples are from equal; `top` is n / Γ_eff, rounded up."""
+    """How far the weights in batches of n examples are from equal; `top` is n / Γ_eff, rounded up."""
 
     perplexity: Cell
     effective_fraction: Cell
@@ -39,7 +41,7 @@ class Concentration(NamedTuple):
 
 
 def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Concentration]], int]:
-    """By method and η, what the tilted objectives' weights were; and the batch size n."""
+    """The concentration of the tilted weights, by method and η; and the batch size n."""
     if setting_of(rows) != "eta":
         raise InputError(f"η and Γ_eff need a sweep of eta, not of {setting_of(rows)}")
     tilted = [row for row in rows if row.get("perplexity") is not None]
@@ -53,23 +55,24 @@ def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Concentration]], int]:
     n = sizes.pop()
     # as in the paper, n over the mean perplexity; the mean of n over each batch's perplexity would be larger
     tilted = [{**row, "gamma_eff": n / row["perplexity"]} for row in tilted]
-    found = by_value(tilted, tilted[0]["protocol"])  # the weights are training's: every protocol has the same
+    swept = by_value(tilted, tilted[0]["protocol"])  # training has one set of weights, whatever the protocol
 
-    def tilt(cells: dict[str, Cell]) -> Concentration:
+    def tilt(cells: Cells) -> Concentration:
         perplexity, gamma = cells["perplexity"], cells["gamma_eff"]
         share = Cell(perplexity.mean / n, perplexity.standard_error / n, perplexity.n)
         return Concentration(perplexity, share, gamma, math.ceil(n / gamma.mean - 1e-9))
 
-    return {m: {value: tilt(cells) for value, cells in of.items()} for m, of in found.items()}, n
+    return {m: {value: tilt(cells) for value, cells in by.items()} for m, by in swept.items()}, n
 
 
 def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED) -> Grid:
     """η, the weights' perplexity, its share of the batch, Γ_eff, and the top-k of an equal hard adversary.
 
-    The paper's stand beside Robust MoE on CIFAR-10H, with the differences of what is measured: the share and
-    the top-k follow from it. The paper measured its trained models; `measured` says when the rows' were.
+    Beside Robust MoE on CIFAR-10H stand the paper's numbers, and the differences of those that are measured;
+    the share and the top-k follow from these. The paper measured its trained models; `measured` says when the
+    run measured its own.
     """
-    found, n = eta_gamma(rows)
+    tilts, n = eta_gamma(rows)
 
     def row(method: str, eta: float, tilt: Concentration) -> tuple[Entry, ...]:
         paper = _paper(method, dataset, n).get(eta, {})
@@ -81,19 +84,19 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
             method_entry(method),
             value_entry(eta),
             count(tilt.perplexity.n),
-            estimate_entry(tilt.perplexity, 1),
+            estimate(*tilt.perplexity[:2], decimals=1),
             number(perplexity, 1),
             signed(tilt.perplexity.mean - perplexity, decimals=1),
-            estimate_entry(tilt.effective_fraction, 3),
+            estimate(*tilt.effective_fraction[:2]),
             number(fraction, 3),
-            estimate_entry(tilt.gamma_eff, 2),
+            estimate(*tilt.gamma_eff[:2], decimals=2),
             number(gamma, 1),
             signed(tilt.gamma_eff.mean - gamma, decimals=2),
             count(tilt.top),
             number(top, 0),
         )
 
-    beside = any(_paper(method, dataset, n) for method in found)
+    beside = any(_paper(method, dataset, n) for method in tilts)
     grid = Grid(
         f"η and the effective density-ratio bound Γ_eff = n / perplexity, n = {n}; mean ± standard error "
         f"over seeds, measured {measured}"
@@ -113,46 +116,45 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
             Heading("Hard top-⌈n/Γ_eff⌉", ("top",)),
             Heading("Paper", ("published_top",)),
         ),
-        tuple(tuple(row(method, eta, tilt) for eta, tilt in of.items()) for method, of in found.items()),
+        tuple(tuple(row(method, eta, tilt) for eta, tilt in by.items()) for method, by in tilts.items()),
     )
-    return narrowed(grid, list(found), () if beside else ("Paper", "Difference"))
+    return narrowed(grid, list(tilts), () if beside else ("Paper", "Difference"))
 
 
 @rc_context(STYLE)
 def eta_gamma_figure(rows: Rows, dataset: str = DATASET, measured: str = MEASURED) -> Drawn:
     """Perplexity and Γ_eff against η, bars over seeds, with the paper's points where it has them."""
     tilts, n = eta_gamma(rows)
-    found: Found = {
+    swept: Swept = {
         method: {
-            eta: {"perplexity": tilt.perplexity, "gamma_eff": tilt.gamma_eff} for eta, tilt in of.items()
+            eta: {"perplexity": tilt.perplexity, "gamma_eff": tilt.gamma_eff} for eta, tilt in by.items()
         }
-        for method, of in tilts.items()
+        for method, by in tilts.items()
     }
-    paper = {eta: point for method in found for eta, point in _paper(method, dataset, n).items()}
+    paper = {eta: point for method in swept for eta, point in _paper(method, dataset, n).items()}
     figure = new_figure(FULL, 2.5)
     left, right = figure.subplots(1, 2)
     for axes, column, name in (
         (left, "perplexity", "perplexity"),
         (right, "gamma_eff", "density_ratio_bound"),
     ):
-        for look, of in zip(looks(found).values(), found.values(), strict=True):
-            draw_line(axes, of, column, look)
+        for look, values in zip(looks(swept).values(), swept.values(), strict=True):
+            draw_values(axes, values, column, look)
         points: dict[str, Any] = {"marker": "o", "mfc": "none", "ls": "", "markersize": 5, "color": GREY}
         axes.plot(list(paper), [point[name] for point in paper.values()], zorder=3, **points)
-        setting_axis(axes, "eta", found)
+        label_values(axes, "eta", swept)
     left.set(ylabel=f"perplexity, of n = {n}")
     right.set(ylabel=r"$\Gamma_{\mathrm{eff}}$")
-    entries = legend_entries(found)
+    entries = legend_entries(swept)
     if paper:
         title = "the paper's Robust MoE, after training"
         entries.append(Line2D([], [], marker="o", mfc="none", ls="", markersize=5, color=GREY, label=title))
-    key(figure, entries, columns=4)
+    draw_legend(figure, entries, columns=4)
     printed = "; ".join(f"{eta:g}: {p['perplexity']}, {p['density_ratio_bound']}" for eta, p in paper.items())
-    cells = [cells for of in found.values() for cells in of.values()]
     return Drawn(
         figure,
-        f"η against the perplexity of the tilted weights in batches of {n} and Γ_eff, {seeds_told(cells)}, "
-        f"measured {measured}. {values_told(found, {'perplexity': 'perplexity', 'gamma_eff': 'Γ_eff'}, 2)}."
+        f"η against the perplexity of the tilted weights in batches of {n} and Γ_eff, {seeds_text(swept)}, "
+        f"measured {measured}. {values_text(swept, {'perplexity': 'perplexity', 'gamma_eff': 'Γ_eff'}, 2)}."
         + (f" The paper, perplexity and Γ_eff by η: {printed}." if paper else ""),
     )
 
@@ -163,3 +165,11 @@ def _paper(method: str, dataset: str, n: int) -> dict[float, dict[str, float]]:
     if (method, dataset, n) != (TILTED, DATASET, table["batch_size"]):
         return {}
     return {row["eta"]: row for row in table["rows"]}
+
+
+CARD: FigureCard[RunNumbers] = FigureCard(
+    name="eta_gamma",
+    section=sweep_section("eta"),
+    caption="How far the tilted weights of a batch are from even, by η, in the last epoch.",
+    draw=lambda numbers: eta_gamma_figure(numbers.sweeps["eta"], numbers.dataset),
+)

@@ -1,4 +1,4 @@
-"""Images that a baseline gets wrong with the most confidence, and what methods and humans say of them.
+"""Images that a baseline gets wrong with the most confidence, and the answers of methods and humans.
 
 Compute first: `examples` gives what JSON can hold. Draw second: `examples_figure`. `domain_examples` shows
 what the domains of a dataset look like.
@@ -17,16 +17,19 @@ from matplotlib.patches import Patch
 from calmoe.arrays import Array, as_tensor
 from calmoe.errors import InputError
 from calmoe.methods import method_title
-from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, key, looks, new_figure
+from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_legend, new_figure
+from calmoe.report.figure_cards import FigureCard, RunNumbers
+from calmoe.report.looks import looks
+from calmoe.report.sections import DOMAINS, EXAMPLES
 
 BASELINE = "vanilla"
 PER_CLASS = 2  # images of one true class at most
-CLASSES = 4  # bars an image at most; the other classes share one more
+CLASSES = 4  # bars for an image at most; the other classes share one more
 OTHERS = "others"
 HUMANS = "Humans"
-PALE = 0.45  # of what is not the true class
-SIDE = 64  # pixels of an image that are kept, about
-LEGEND = 3.6  # inches that it takes
+PALE = 0.45  # opacity of the bars of wrong classes
+SIDE = 64  # pixels on the longer side of a kept image, about
+LEGEND = 3.6  # inches: the width of the legend
 PICTURE, MARGIN = 0.62, 1.45  # inches: an image, and the image with the names of the classes
 
 
@@ -43,10 +46,10 @@ def examples(
 ) -> dict[str, Any]:
     """The n hard images on which the baseline is wrong with the most confidence, two of a class at most.
 
-    images: uint8 [N, C, H, W], C = 1 or 3, as a dataset keeps them; predictions: one model's probabilities
-    [N, C] a method; human: the annotators' shares [N, C]; hard: mask [N], all rows if None; agreement: any
-    other measure of it [N]; seed: of the models, to be told. The baseline is Vanilla MoE, else the first
-    method. Of equal confidences the earlier row comes first.
+    images: uint8 [N, C, H, W], C = 1 or 3, as a dataset keeps them; predictions: by method the probabilities
+    [N, C] of one model; human: the annotators' shares [N, C]; hard: mask [N], all rows if None; agreement:
+    any other measure of it [N]; seed: the models' seed, for the text. The baseline is Vanilla MoE, else the
+    first method. Among equal confidences the earlier row comes first.
 
     >>> images, labels = np.zeros((3, 1, 8, 8), np.uint8), np.array([0, 1, 1])
     >>> probs = np.array([[0.9, 0.1], [0.7, 0.3], [0.8, 0.2]])
@@ -54,12 +57,12 @@ def examples(
     [2, 1]
     """
     pixels, truth = (as_tensor(values).cpu().numpy() for values in (images, labels))
-    said = {method: as_tensor(probs).double().cpu().numpy() for method, probs in predictions.items()}
+    answers = {method: as_tensor(probs).double().cpu().numpy() for method, probs in predictions.items()}
     columns = {"hard": hard, "agreement": agreement, "human": human}
     known = {name: as_tensor(v).cpu().numpy() for name, v in columns.items() if v is not None}
-    _check(pixels, truth, class_names, said, known)
-    baseline = BASELINE if BASELINE in said else next(iter(said))
-    rows = _worst(said[baseline], truth, known.get("hard", np.ones(len(truth), bool)), n)
+    _check(pixels, truth, class_names, answers, known)
+    baseline = BASELINE if BASELINE in answers else next(iter(answers))
+    rows = _worst(answers[baseline], truth, known.get("hard", np.ones(len(truth), bool)), n)
     if not rows:
         where = "every row" if hard is None else "every hard row"
         title = method_title(baseline)
@@ -76,7 +79,7 @@ def examples(
                 "label": int(truth[row]),
                 "agreement": float(known["agreement"][row]) if "agreement" in known else None,
                 "human": known["human"][row].tolist() if "human" in known else None,
-                "methods": {method: probs[row].tolist() for method, probs in said.items()},
+                "methods": {method: probs[row].tolist() for method, probs in answers.items()},
             }
             for row in rows
         ],
@@ -87,28 +90,28 @@ def _check(
     pixels: np.ndarray,
     labels: np.ndarray,
     class_names: Sequence[str],
-    said: Mapping[str, np.ndarray],
+    answers: Mapping[str, np.ndarray],
     columns: Mapping[str, np.ndarray],
 ) -> None:
     rows, classes = len(labels), len(class_names)
-    if not said:
+    if not answers:
         raise InputError("there are no predictions to show: give at least one method's")
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or len(pixels) != rows or pixels.shape[1] not in (1, 3):
         raise InputError(
             f"images must be uint8 [N, C, H, W] with N = {rows} and C = 1 or 3, not {pixels.dtype} "
             f"{list(pixels.shape)}"
         )
-    for name, values in (*said.items(), *columns.items()):
+    for name, values in (*answers.items(), *columns.items()):
         expected = (rows,) if name in ("hard", "agreement") else (rows, classes)
         if values.shape != expected:
             raise InputError(f"{name} must have shape {list(expected)}, not {list(values.shape)}")
 
 
 def _drawable(pixels: np.ndarray) -> np.ndarray:
-    """[C, H, W] as [H, W] if grey, else [H, W, C]; of a large image every few pixels, as many as are seen."""
+    """[C, H, W] as [H, W] if grey, else [H, W, C]; a large image is thinned to about SIDE pixels."""
     step = max(1, max(pixels.shape[1:]) // SIDE)
-    seen = pixels[:, ::step, ::step]
-    return seen[0] if len(seen) == 1 else seen.transpose(1, 2, 0)
+    kept = pixels[:, ::step, ::step]
+    return kept[0] if len(kept) == 1 else kept.transpose(1, 2, 0)
 
 
 def _worst(probs: np.ndarray, labels: np.ndarray, hard: np.ndarray, n: int) -> list[int]:
@@ -125,10 +128,10 @@ def _worst(probs: np.ndarray, labels: np.ndarray, hard: np.ndarray, n: int) -> l
 
 @rc_context(STYLE)
 def examples_figure(data: Mapping[str, Any]) -> Drawn:
-    """A row an image: its pixels, the humans' answer where known, and each method's probabilities.
+    """A row for each image: its pixels, the humans' answer where known, and each method's probabilities.
 
-    The bars are the true class, in full colour, and those that anyone finds most probable; the other classes
-    share the last bar, so that a panel's bars sum to one.
+    The bars are the true class, in full colour, and the classes that anyone finds most probable; the other
+    classes share the last bar, so that the bars of a panel sum to one.
     """
     images = data["images"]
     humans = [(HUMANS, GREY)] if images[0]["human"] is not None else []
@@ -138,11 +141,11 @@ def examples_figure(data: Mapping[str, Any]) -> Drawn:
     ratios = [PICTURE, *[(width - MARGIN) / len(columns)] * len(columns)]
     grid = figure.subplots(len(images), len(ratios), squeeze=False, width_ratios=ratios)
     for panels, image in zip(grid, images, strict=True):
-        _picture(panels[0], image)
+        _draw_image(panels[0], image)
         answers = [image["human"]] * len(humans) + list(image["methods"].values())
         classes = _classes(answers, image["label"])
         for axes, answer, (_, colour) in zip(panels[1:], answers, columns, strict=True):
-            _bars(axes, answer, classes, image["label"], colour)
+            _draw_bars(axes, answer, classes, image["label"], colour)
         names = [data["class_names"][c] for c in classes] + [OTHERS] * (len(answers[0]) > len(classes))
         panels[1].tick_params(labelleft=True)
         panels[1].set_yticks(range(len(names)), names)
@@ -154,11 +157,11 @@ def examples_figure(data: Mapping[str, Any]) -> Drawn:
         for text, side in zip(axes.get_xticklabels(), ("left", "right"), strict=True):
             text.set_horizontalalignment(side)  # inside the panel: the next one's labels are near
     bars = {"probability of the true class": 1.0, "of another class": PALE}
-    key(figure, [Patch(color=GREY, alpha=alpha, lw=0, label=name) for name, alpha in bars.items()])
-    return Drawn(figure, _told(data))
+    draw_legend(figure, [Patch(color=GREY, alpha=alpha, lw=0, label=name) for name, alpha in bars.items()])
+    return Drawn(figure, _examples_text(data))
 
 
-def _picture(axes: Axes, image: Mapping[str, Any]) -> None:
+def _draw_image(axes: Axes, image: Mapping[str, Any]) -> None:
     axes.imshow(np.array(image["pixels"], np.uint8), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
@@ -166,7 +169,7 @@ def _picture(axes: Axes, image: Mapping[str, Any]) -> None:
         axes.set_xlabel(f"agreement {image['agreement']:.2f}", x=0, ha="left")
 
 
-def _bars(axes: Axes, answer: Sequence[float], classes: Sequence[int], label: int, colour: str) -> None:
+def _draw_bars(axes: Axes, answer: Sequence[float], classes: Sequence[int], label: int, colour: str) -> None:
     widths = [answer[c] for c in classes]
     if len(answer) > len(classes):
         widths.append(1 - sum(widths))
@@ -185,18 +188,18 @@ def _classes(answers: Sequence[Sequence[float]], label: int) -> list[int]:
     return [label, *order]
 
 
-def _told(data: Mapping[str, Any]) -> str:
+def _examples_text(data: Mapping[str, Any]) -> str:
     names, images = data["class_names"], data["images"]
     baseline = method_title(data["baseline"])
 
     def top(answer: Sequence[float]) -> str:
         return f"{names[int(np.argmax(answer))]} {max(answer):.2f}"
 
-    def of(image: Mapping[str, Any]) -> str:
-        answers = [f"{method_title(m)} {top(p)}" for m, p in image["methods"].items()]
+    def answers(image: Mapping[str, Any]) -> str:
+        methods = [f"{method_title(m)} {top(p)}" for m, p in image["methods"].items()]
         humans = [f"humans {top(image['human'])}"] if image["human"] is not None else []
         agreement = f" (agreement {image['agreement']:.2f})" if image["agreement"] is not None else ""
-        return f"row {image['row']}{agreement}, truly {names[image['label']]}: {', '.join(humans + answers)}"
+        return f"row {image['row']}{agreement}, truly {names[image['label']]}: {', '.join(humans + methods)}"
 
     judged = [i for i in images if i["human"] is not None]
     against = sum(int(np.argmax(i["human"])) != i["label"] for i in judged)
@@ -206,30 +209,30 @@ def _told(data: Mapping[str, Any]) -> str:
     return (
         f"The worst failures, not typical images: the {len(images)} {hard}test images on which {baseline}"
         f"{model} is wrong with the most confidence, at most {PER_CLASS} of a class.{doubt} Most probable "
-        f"class and its probability: {'; '.join(map(of, images))}."
+        f"class and its probability: {'; '.join(map(answers, images))}."
     )
 
 
 @rc_context(STYLE)
 def domain_examples(images: Mapping[str, Mapping[str, np.ndarray]]) -> Drawn:
-    """A row a domain, a column a class, one image [H, W, 3] each; a class that a domain lacks is left empty.
+    """A row for each domain, a column for each class, one image [H, W, 3] each; a missing class stays empty.
 
     >>> drawn = domain_examples({"photo": {"dog": np.zeros((8, 8, 3), np.uint8)}})
     >>> drawn.alt
     'Example images: 1 domain (photo) by 1 class (dog).'
     """
-    classes = list(dict.fromkeys(name for of in images.values() for name in of))
+    classes = list(dict.fromkeys(name for by_class in images.values() for name in by_class))
     if not classes:
         raise InputError("there are no images to show: give {domain: {class: image}}")
     side = (FULL - 0.6) / max(len(classes), 5)
     figure = new_figure(0.6 + side * len(classes), side * len(images) + 0.2)
     grid = figure.subplots(len(images), len(classes), squeeze=False)
-    for panels, (domain, of) in zip(grid, images.items(), strict=True):
+    for panels, (domain, by_class) in zip(grid, images.items(), strict=True):
         for axes, name in zip(panels, classes, strict=True):
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
-            if name in of:
-                axes.imshow(of[name])
+            if name in by_class:
+                axes.imshow(by_class[name])
         label = textwrap.fill(domain.replace("_", " "), 9)
         panels[0].set_ylabel(label, rotation=0, ha="right", va="center")
     for axes, name in zip(grid[0], classes, strict=True):
@@ -239,3 +242,31 @@ def domain_examples(images: Mapping[str, Mapping[str, np.ndarray]]) -> Drawn:
         for one, many, names in (("domain", "domains", list(images)), ("class", "classes", classes))
     ]
     return Drawn(figure, f"Example images: {' by '.join(counts)}.")
+
+
+def _draw_examples(numbers: RunNumbers) -> Drawn:
+    assert numbers.examples is not None
+    return examples_figure(numbers.examples())
+
+
+def _draw_domains(numbers: RunNumbers) -> Drawn:
+    assert numbers.domain_images is not None
+    return domain_examples(numbers.domain_images())
+
+
+CARDS: tuple[FigureCard[RunNumbers], ...] = (
+    FigureCard(
+        name="examples",
+        section=EXAMPLES,
+        caption="Each method's probabilities for the true class and the likeliest others, from one seed.",
+        draw=_draw_examples,
+        applies=lambda numbers: numbers.examples is not None,
+    ),
+    FigureCard(
+        name="domains",
+        section=DOMAINS,
+        caption="Example images; the target domain was not trained on.",
+        draw=_draw_domains,
+        applies=lambda numbers: numbers.domain_images is not None,
+    ),
+)

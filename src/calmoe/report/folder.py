@@ -5,13 +5,13 @@ from pathlib import Path
 
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError
-from calmoe.experiments.sweep import KINDS
+from calmoe.experiments.sweep import sweepable
 from calmoe.ownership import Kind
-from calmoe.report import page_text, targets_page
+from calmoe.report.figure_list import figure_names
 from calmoe.validation import read_document
 
-_protocol, _setting = "|".join(PROTOCOLS), "|".join(KINDS)
-_figure = "|".join([*page_text.CAPTIONS, *targets_page.CAPTIONS, f"sweep_({_setting})"])
+_protocol, _setting = "|".join(PROTOCOLS), "|".join(sweepable())
+_figure = "|".join(figure_names(sweepable()))
 FILES = re.compile(
     "|".join(
         [

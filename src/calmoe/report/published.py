@@ -1,4 +1,4 @@
-"""The cells the paper published, where they stand in it, and what backbone they are of."""
+"""The cells that the paper published, in which of its tables, and with which backbone."""
 
 import tomllib
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from calmoe.errors import InputError
 def published(dataset: str) -> dict[str, Any]:
     """A published table: `table`, `caption`, and `cells[method][column] = [mean, standard error]`.
 
-    PACS has a table a target, "pacs_sketch". "eta_gamma" has `rows` in place of cells.
+    PACS has a table for each target, such as "pacs_sketch". "eta_gamma" has `rows` in place of cells.
 
     >>> published("cifar10h")["cells"]["vanilla"]["ece"]
     [0.055, 0.001]
@@ -25,7 +25,7 @@ def published(dataset: str) -> dict[str, Any]:
 
 
 def table_of(dataset: str, target: str = "") -> str:
-    """The name that a published table of these data would have.
+    """The name of the published table for these data, if the paper has one.
 
     >>> table_of("pacs", "art_painting")
     'pacs_art'
@@ -39,7 +39,7 @@ def is_published(dataset: str) -> bool:
 
 
 def backbone_note(table: str, backbone: str, pretrained: bool) -> str:
-    """What a caption says of a backbone that is not the paper's; nothing where it is, or none is published.
+    """A caption's clause about a backbone that is not the paper's; empty where it is, or none is published.
 
     >>> backbone_note("pacs_sketch", "ResNet-50 v1", True), backbone_note("pacs_sketch", "ResNet-18", True)
     ('ResNet-50 v1 (the paper: ResNet-18)', '')
@@ -58,7 +58,7 @@ def backbone_note(table: str, backbone: str, pretrained: bool) -> str:
 
 
 def target_titles(dataset: str, targets: Iterable[str]) -> dict[str, str]:
-    """By target its title, in the paper's order and words; those that it has not follow by name.
+    """The title of each target, in the paper's order and words; targets that it lacks follow by name.
 
     >>> target_titles("pacs", ["art_painting", "sketch", "photo"])
     {'photo': 'Photo', 'art_painting': 'Art', 'sketch': 'Sketch'}

@@ -1,26 +1,26 @@
 """A run's page: what it found in words, its tables and figures, and how to run it again."""
 
-import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
-import calmoe
-from calmoe.data import PROTOCOLS
-from calmoe.experiments.records import Record, dotted, portable, sweep_of
-from calmoe.experiments.spec import load_preset, run_name, setting_text
-from calmoe.experiments.sweep import parse_values
+from calmoe.data import DATASETS
+from calmoe.experiments.record import Record, dotted, portable
+from calmoe.experiments.spec import load_preset, preset_names, setting_text
+from calmoe.experiments.sweep import paper_sweep
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Heading, label
-from calmoe.render.page import Code, Fact, Page, Picture, Point, Section
+from calmoe.render.page import Code, Fact, Page, Picture, Point, Section, footer
 from calmoe.render.wording import many, shortest
 from calmoe.report import Grid
-from calmoe.report.page_text import FIGURES, HARD, captions, how_to_read
+from calmoe.report.figure_cards import page_sections
+from calmoe.report.figure_list import run_figures
 from calmoe.report.published import table_of
+from calmoe.report.sections import RESULTS, RUN_TABLES
 from calmoe.report.sources import Source, Sources
 from calmoe.report.summary import Asked, in_words
-from calmoe.report.sweeps import SETTINGS, sweep_in_words
+from calmoe.report.sweeps import sweep_in_words
 from calmoe.report.titles import changed_settings, changes, run_title
 
 
@@ -28,27 +28,17 @@ def run_page(
     sources: Sources, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
 ) -> Page:
     """All sources as a page."""
-    spec = sources.record["spec"]
-    counted = f"{many(len(spec['methods']), 'method')}, {many(len(spec['seeds']), 'seed')}"
+    record = sources.record
+    counted = f"{many(len(record.methods), 'method')}, {many(len(record.seeds), 'seed')}"
     swept = f", {many(len(sources.sweeps), 'sweep')}" if sources.sweeps else ""
-    how = how_to_read(_has_hard(sources))
     return Page(
-        title=f"Calibration on {run_name(spec)}",
+        title=f"Calibration on {record.spec.name}",
         subtitle=f"{counted}{swept}; a run of calmoe",
         summary=_summary(sources),
-        sections=[
-            *_table_sections(grids, spec["dataset"], how),
-            *_figure_sections(pictures, missing, spec["protocol"], how),
-            *_sweep_sections(sources, grids, pictures, missing, how),
-        ],
-        facts=run_facts(sources.record, sources.all, reproduce(sources)),
-        footer=f"Written by calmoe {calmoe.__version__}. This file is whole: it needs no network.",
+        sections=_sections(sources, grids, pictures, missing),
+        facts=run_facts(record, sources.all, reproduce(sources)),
+        footer=footer(),
     )
-
-
-def run_captions(sources: Sources) -> dict[str, str]:
-    """Of a run's figures, by name."""
-    return captions(_has_hard(sources), bool(sources.record["spec"].get("target")))
 
 
 def validation_rows(sources: Sources) -> list[int]:
@@ -56,99 +46,63 @@ def validation_rows(sources: Sources) -> list[int]:
     return [curves["validation_rows"] for curves in sources.curves]
 
 
-def _has_hard(sources: Sources) -> bool:
+def has_hard(sources: Sources) -> bool:
+    """Whether the test rows have a hard subset."""
     return any(row.get("n_hard") for row in sources.rows)
 
 
 def _summary(sources: Sources) -> list[Point]:
-    record = sources.record
-    spec, points = record["spec"], []
+    record, points = sources.record, []
+    spec = record.spec
     if sources.runs:
         backbone, settings = changes(spec)
         asked = Asked(
             dataset=run_title(spec),
-            table=table_of(spec["dataset"], spec.get("target", "")),
-            methods=spec["methods"],
-            seeds=spec["seeds"],
-            protocols=record["protocols"],
+            table=table_of(spec.dataset, spec.target),
+            methods=record.methods,
+            seeds=record.seeds,
+            protocols=record.protocols,
             backbone=backbone,
             settings=settings,
             validation=validation_rows(sources),
         )
         points = in_words(sources.rows, asked)
     for setting, sweep in sources.sweeps.items():
-        default = spec["training"][setting]
-        points.append(sweep_in_words(sweep.rows, spec["protocol"], default, sweep.missing))
+        default = spec.training.value(setting)
+        points.append(sweep_in_words(sweep.rows, spec.protocol, default, sweep.missing))
     return points
 
 
-def _table_sections(grids: Mapping[str, Grid], dataset: str, how: Mapping[str, str]) -> list[Section]:
-    results = [f"{protocol}{kind}" for protocol in PROTOCOLS for kind in ("", "-scores")]
-    sections = {
-        "Results": ("results", [grid for name, grid in grids.items() if name in results]),
-        "Against Vanilla MoE": ("paired", [grid for name, grid in grids.items() if name.endswith("-paired")]),
-        "Beside the paper": ("comparison", [grids[name] for name in grids if name == "comparison"]),
-    }
-    return [
-        Section(
-            heading=heading,
-            how=how[told],
-            tables=of,
-            notes=[HARD[dataset]] if told == "results" and dataset in HARD else [],
-        )
-        for heading, (told, of) in sections.items()
-        if of
-    ]
-
-
-def _figure_sections(
-    pictures: Mapping[str, Picture], missing: Mapping[str, str], protocol: str, how: Mapping[str, str]
+def _sections(
+    sources: Sources, grids: Mapping[str, Grid], pictures: Mapping[str, Picture], missing: Mapping[str, str]
 ) -> list[Section]:
-    sections = [
-        Section(
-            heading=heading,
-            how=how[told].format(protocol=protocol),
-            figures=[pictures[name] for name in names if name in pictures],
-            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
-        )
-        for heading, (told, names) in FIGURES.items()
-    ]
-    return [section for section in sections if section.figures or section.notes]
-
-
-def _sweep_sections(
-    sources: Sources,
-    grids: Mapping[str, Grid],
-    pictures: Mapping[str, Picture],
-    missing: Mapping[str, str],
-    how: Mapping[str, str],
-) -> list[Section]:
-    sections = []
-    for setting in sources.sweeps:
-        own = [f"sweep_{setting}", *(["eta_gamma"] if setting == "eta" else [])]
-        sections.append(
-            Section(
-                heading=f"Sweep of {SETTINGS[setting]}",
-                how=how[setting],
-                tables=[grid for name, grid in grids.items() if name.startswith(tuple(own))],
-                figures=[pictures[name] for name in own if name in pictures],
-                notes=[f"Not drawn, {name}: {missing[name]}." for name in own if name in missing],
-            )
-        )
-    return sections
+    """The tables' sections, then the figures' and the sweeps'; that of the results says what is hard."""
+    spec = sources.record.spec
+    sections = page_sections(
+        RUN_TABLES,
+        run_figures(sources.sweeps),
+        grids,
+        pictures,
+        missing,
+        protocol=spec.protocol,
+        hard=has_hard(sources),
+    )
+    hard = DATASETS[spec.dataset].hard if spec.dataset in DATASETS else ""
+    notes = [hard] if hard else []
+    return [replace(s, notes=notes) if s.heading == RESULTS.heading else s for s in sections]
 
 
 def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[str, Fact]:
     """What was run, where and how."""
-    spec, sessions = record["spec"], [session for source in sources for session in source.sessions]
+    sessions = [session for source in sources for session in source.sessions]
     facts: dict[str, Fact] = {
-        "Dataset": run_name(spec),
-        "Protocols": ", ".join(record["protocols"]),
-        "Methods": ", ".join(method_title(method) for method in spec["methods"]),
-        "Seeds": ", ".join(map(str, spec["seeds"])),
-        "Hardware": _told(s["device"] for s in sessions),
-        "Code": _told(_version(s) for s in sessions),
-        "Dates": _told(str(s["date"])[:10] for s in sessions),
+        "Dataset": record.spec.name,
+        "Protocols": ", ".join(record.protocols),
+        "Methods": ", ".join(method_title(method) for method in record.methods),
+        "Seeds": ", ".join(map(str, record.seeds)),
+        "Hardware": _each_once(s["device"] for s in sessions),
+        "Code": _each_once(_version(s) for s in sessions),
+        "Dates": _each_once(str(s["date"])[:10] for s in sessions),
         "To reproduce": Code(commands),
         "Settings": _listing("All settings of the run", ("Setting", "Value"), _settings(record)),
     }
@@ -161,40 +115,38 @@ def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[
 
 def reproduce(sources: Sources) -> str:
     """The commands that give all this again; what the preset says already is left out."""
-    spec = sources.record["spec"]
+    name = sources.record.spec.name
     records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
-    folders = [f"runs/{run_name(spec)}"] if sources.runs else []
-    folders += [f"runs/{run_name(spec)}-{setting}" for setting in sources.sweeps]
+    folders = [f"runs/{name}"] if sources.runs else []
+    folders += [f"runs/{name}-{setting}" for setting in sources.sweeps]
     return commands(records, folders)
 
 
 def commands(records: Sequence[Record], report: Sequence[str]) -> str:
     """Those behind the records, then `calmoe report` with these words."""
-    data = _data_option(records[0]["spec"]["dataset"])
+    data = _data_option(records[0].spec.dataset)
     return "\n".join([*map(command, records), shlex.join(["calmoe", "report", *report, *data])])
 
 
 def command(record: Record) -> str:
     """The `calmoe run` or `calmoe sweep` behind a record."""
-    spec, sweep = record["spec"], sweep_of(record)
-    preset = json.loads(json.dumps(asdict(load_preset(spec["dataset"]))))
-    words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec["dataset"]]
-    words += _data_option(spec["dataset"])
-    if sweep:
-        preset["methods"] = ["robust"]
-        if sweep != parse_values(sweep.setting, None, spec["training"]["epochs"]):
-            words += ["--values", ",".join(map(shortest, sweep.values))]
+    spec, sweep = record.spec, record.sweep
+    words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec.dataset]
+    words += _data_option(spec.dataset)
+    if sweep and sweep != paper_sweep(sweep.setting, spec.training.epochs):
+        words += ["--values", ",".join(map(shortest, sweep.values))]
+    defaults = load_preset(spec.dataset) if spec.dataset in preset_names() else None
     for name in ("target", "methods", "seeds", "protocol"):
-        if spec.get(name, "") != preset[name]:
-            value = spec[name] if isinstance(spec[name], str) else ",".join(map(str, spec[name]))
-            words += [f"--{name}", value]
+        value, default = getattr(spec, name), getattr(defaults, name, "")
+        if value != (("robust",) if sweep and name == "methods" else default):
+            words += [f"--{name}", value if isinstance(value, str) else ",".join(map(str, value))]
     for key, value in sorted(changed_settings(spec).items()):
         words += ["--set", portable(f"{key}={setting_text(value)}")]
     return shlex.join(words)
 
 
 def _data_option(dataset: str) -> list[str]:
-    return [] if dataset == "digits" else ["--data", "DIR"]
+    return ["--data", "DIR"] if dataset not in DATASETS or DATASETS[dataset].needs_folder else []
 
 
 def _typed(session: Mapping[str, Any]) -> str:
@@ -205,18 +157,19 @@ def _typed(session: Mapping[str, Any]) -> str:
 def _version(session: Mapping[str, Any]) -> str:
     """ "calmoe 0.1.0, commit 1a2b3c4 (changed since)"."""
     commit = session.get("commit")
-    told = f"calmoe {session.get('calmoe')}" + (f", commit {commit[:10]}" if commit else "")
-    return told + (" (changed since)" if session.get("dirty") else "")
+    version = f"calmoe {session.get('calmoe')}" + (f", commit {commit[:10]}" if commit else "")
+    return version + (" (changed since)" if session.get("dirty") else "")
 
 
-def _told(values: Iterable[object]) -> str:
+def _each_once(values: Iterable[object]) -> str:
     """Each once; "not recorded" for none."""
     return ", ".join(dict.fromkeys(map(str, values))) or "not recorded"
 
 
 def _settings(record: Record) -> list[list[str]]:
-    rest = {name: value for name, value in record.items() if name != "spec"}
-    return [[name, _shown(value)] for name, value in {**dotted(record["spec"]), **rest}.items()]
+    document = record.as_json()
+    table = document.pop("spec")
+    return [[name, _shown(value)] for name, value in {**dotted(table), **document}.items()]
 
 
 def _listing(caption: str, titles: Sequence[str], lines: Iterable[Sequence[str]]) -> Grid:

@@ -1,11 +1,11 @@
-"""What a sweep of one setting found: the paper's two panels, their table, and words.
+"""A sweep of one setting: the paper's two panels, their table, and sentences about them.
 
-A sweep's rows are a run's rows with the swept `setting`, its `value` and the `batch` size, all rows where the
-data have fewer; where the objective tilts they also have the mean `perplexity` of its weights over batches.
+The rows of a sweep are those of a run with the swept `setting`, its `value` and the `batch` size, which is
+the number of rows where the data have fewer. Where the objective tilts, they also have the mean `perplexity`
+of its weights over batches.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,17 +13,19 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError
 from calmoe.methods import in_order, method_title
-from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, Look, key, looks, new_figure, range_told
-from calmoe.render.grid import Entry, Grid, Heading, number
+from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_legend, new_figure
+from calmoe.render.grid import Entry, Grid, Heading, estimate
 from calmoe.render.page import Point
-from calmoe.render.wording import shortest
+from calmoe.render.wording import count_range, many, shortest
+from calmoe.report.columns import COLUMNS, columns_in
+from calmoe.report.figure_cards import FigureCard, RunNumbers
+from calmoe.report.looks import Look, legend_entries, looks
+from calmoe.report.sections import SectionCard
 from calmoe.report.tables import (
-    COLUMNS,
     METHOD,
     MISSING,
-    PAPER_COLUMNS,
     Cell,
     Rows,
     known_columns,
@@ -32,62 +34,81 @@ from calmoe.report.tables import (
     summarise,
 )
 
-Found: TypeAlias = dict[str, dict[float, dict[str, Cell]]]
+Cells: TypeAlias = Mapping[str, Cell]  # by column
+Swept: TypeAlias = dict[str, dict[float, Cells]]  # by method and value
 
-SETTINGS = {"eta": "η", "warmup": "warm-up epochs"}
-WIDE = 20  # values that span more than this factor are drawn on a logarithmic axis
+TITLES = {"eta": "η", "warmup": "warm-up epochs"}  # of settings that have a better title than their name
+HOW = {
+    "eta": "η sets how hard training leans on its largest losses; all else stays. Bars are standard errors "
+    "over seeds. Choose η by validation, not from these test rows.",
+    "warmup": "How many epochs of plain training come before the robust objective; all else stays. Bars are "
+    "standard errors over seeds. Choose it by validation, not from these test rows.",
+}
+OTHER_HOW = (
+    "One setting takes several values; all else stays. Bars are standard errors over seeds. Choose the value "
+    "by validation, not from these test rows."
+)
+WIDE = 20  # values that span more than this factor get a logarithmic axis
+
+
+def setting_title(setting: str) -> str:
+    """What tables and figures call the setting.
+
+    >>> setting_title("warmup"), setting_title("learning_rate")
+    ('warm-up epochs', 'learning_rate')
+    """
+    return TITLES.get(setting, setting)
 
 
 @rc_context(STYLE)
 def sweep_figure(rows: Rows, protocol: str, default: float | None = None) -> Drawn:
     """Hard ECE (ECE where nothing is hard), raw and after its temperature, and accuracy, value by value.
 
-    Points are means over seeds, bars their standard errors; `default` is the value to mark.
+    Points are means over seeds, bars their standard errors; a line marks the `default` value.
     """
-    setting, found = setting_of(rows), by_value(rows, protocol)
-    cells = [cells for of in found.values() for cells in of.values()]
-    error, title = _error(found)
+    setting, swept = setting_of(rows), by_value(rows, protocol)
+    error, title = _error(swept)
     figure = new_figure(FULL, 2.5)
     left, right = figure.subplots(1, 2)
-    for look, of in zip(looks(found).values(), found.values(), strict=True):
-        draw_line(left, of, error, look)
-        draw_line(left, of, f"{error}_ts", look, mfc="white", ls="--")
-        draw_line(right, of, "accuracy", look)
+    for look, values in zip(looks(swept).values(), swept.values(), strict=True):
+        draw_values(left, values, error, look)
+        draw_values(left, values, f"{error}_ts", look, mfc="white", ls="--")
+        draw_values(right, values, "accuracy", look)
     left.set(ylabel=title)
     left.set_ylim(bottom=0)
     right.set(ylabel="accuracy")
     for axes in (left, right):
-        setting_axis(axes, setting, found)
+        label_values(axes, setting, swept)
         if default is not None:
             axes.axvline(default, color=GREY, ls=":", lw=0.9, zorder=0)
-    entries = [*legend_entries(found), *_raw_and_scaled()]
+    entries = [*legend_entries(swept), *_raw_and_scaled()]
     if default is not None:
         entries.append(Line2D([], [], color=GREY, ls=":", lw=0.9, label=f"default, {shortest(default)}"))
-    key(figure, entries, columns=6)
+    draw_legend(figure, entries, columns=6)
     columns = {error: title, f"{error}_ts": "after temperature", "accuracy": "accuracy"}
     return Drawn(
         figure,
-        f"Sweep of {SETTINGS[setting]}, {protocol} protocol, {seeds_told(cells)}. "
-        f"{values_told(found, columns)}.",
+        f"Sweep of {setting_title(setting)}, {protocol} protocol, {seeds_text(swept)}. "
+        f"{values_text(swept, columns)}.",
     )
 
 
 def sweep_caption(rows: Rows, protocol: str) -> str:
-    """What stands under the figure: whose ECE it shows."""
+    """The caption of the figure, which names the rows that the ECE is of."""
     error, _ = _error(by_value(rows, protocol))
     whose = " of the hard subset" if error == "hard_ece" else ""
-    return f"ECE{whose}, raw and after a temperature, and accuracy, by {SETTINGS[setting_of(rows)]}."
+    return f"ECE{whose}, raw and after a temperature, and accuracy, by {setting_title(setting_of(rows))}."
 
 
 def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
-    """One row a method and value, one column a metric; the best of each column in bold."""
-    setting, found = setting_of(rows), by_value(rows, protocol)
-    title = SETTINGS[setting]
+    """A row for each method and value, a column for each metric; the best of each column is in bold."""
+    setting, swept = setting_of(rows), by_value(rows, protocol)
+    title = setting_title(setting)
     heading = title if setting == "eta" else title.capitalize()
-    summary = {f"{method} {value}": cells for method, of in found.items() for value, cells in of.items()}
+    summary = {f"{method} {v}": dict(cells) for method, by in swept.items() for v, cells in by.items()}
     grid = main_table(
         summary,
-        known_columns(summary, (*PAPER_COLUMNS, "nll_ts", "brier_ts")),
+        known_columns(summary, columns_in("main")),
         caption or f"Sweep of {title}, {protocol} protocol; mean ± standard error over seeds, best in bold",
     )
     entries = iter(grid.rows)
@@ -95,40 +116,39 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
         grid.caption,
         (METHOD, Heading(heading, (setting,)), *grid.headings[1:]),
         tuple(
-            tuple((method_entry(method), value_entry(value), *next(entries)[1:]) for value in of)
-            for method, of in found.items()
+            tuple((method_entry(method), value_entry(value), *next(entries)[1:]) for value in values)
+            for method, values in swept.items()
         ),
     )
-    return narrowed(with_values, list(found))
+    return narrowed(with_values, list(swept))
 
 
 def sweep_in_words(
     rows: Rows, protocol: str, default: float | None = None, missing: Sequence[str] = ()
 ) -> Point:
-    """Where the means are best, method by method, where the default stands, and what is missing, by name."""
-    setting, found = setting_of(rows), by_value(rows, protocol)
-    values = sorted({value for of in found.values() for value in of})
-    cells = [cells for of in found.values() for cells in of.values()]
-    error, name = _error(found)
+    """Where the means are best, method by method, where the default stands, and which models are missing."""
+    setting, swept = setting_of(rows), by_value(rows, protocol)
+    values = sorted({value for by in swept.values() for value in by})
+    error, name = _error(swept)
     columns = {error: name, f"{error}_ts": f"{name} after temperature", "accuracy": "accuracy"}
     bullets = []
-    for method, of in found.items():
+    for method, by in swept.items():
         for column, title in columns.items():
-            known = {value: _cell(c, column) for value, c in of.items() if _cell(c, column).n}
+            known = {value: _cell(cells, column) for value, cells in by.items() if _cell(cells, column).n}
             if known:
-                mean = COLUMNS[column][1](cell.mean for cell in known.values())
+                mean = COLUMNS[column].best(cell.mean for cell in known.values())
                 best = next(value for value, cell in known.items() if cell.mean == mean)
-                word = "highest" if column == "accuracy" else "lowest"
-                at = f"{word} mean at {shortest(best)}, {estimate_entry(known[best], 3).text}"
+                word = "highest" if COLUMNS[column].best is max else "lowest"
+                at = f"{word} mean at {shortest(best)}, {_cell_text(known[best])}"
                 if default in known and best != default:
-                    at += f"; at the default, {shortest(default)}, {estimate_entry(known[default], 3).text}"
+                    at += f"; at the default, {shortest(default)}, {_cell_text(known[default])}"
                 bullets.append(f"{method_title(method)}, {title}: {at}.")
     if missing:
         bullets.append(f"Not finished: {', '.join(missing)}. Run the same command again to continue.")
     return Point(
-        f"Sweep of {SETTINGS[setting]}",
-        f"{len(values)} value{'s' * (len(values) > 1)} from {shortest(values[0])} to {shortest(values[-1])}, "
-        f"{seeds_told(cells)}, {protocol} "
+        f"Sweep of {setting_title(setting)}",
+        f"{many(len(values), 'value')} from {shortest(values[0])} to {shortest(values[-1])}, "
+        f"{seeds_text(swept)}, {protocol} "
         "protocol. A best mean picked from so many flatters itself; where standard errors overlap, nothing "
         "is told apart.",
         bullets,
@@ -136,7 +156,7 @@ def sweep_in_words(
 
 
 def narrowed(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
-    """Without the columns of these titles; one method goes into the caption and needs no column."""
+    """The grid without the columns titled `empty`; a single method moves from its column to the caption."""
     alone = method_title(methods[0]) if len(methods) == 1 else ""
     drop = (*empty, *([METHOD.title] if alone else []))
     kept = [i for i, heading in enumerate(grid.headings) if heading.title not in drop]
@@ -151,14 +171,15 @@ def setting_of(rows: Rows) -> str:
     """The one setting that the rows sweep."""
     if not rows:
         raise InputError("the sweep has no rows: there is nothing to show")
-    settings = sorted({str(row.get("setting")) for row in rows})
+    if any("setting" not in row for row in rows):
+        raise InputError("these rows are not of a sweep: they name no setting")
+    settings = sorted({str(row["setting"]) for row in rows})
     if len(settings) > 1:
         raise InputError(f"rows of several sweeps ({', '.join(settings)}): show one at a time")
-    check_known("setting of a sweep", settings[0], SETTINGS)
     return settings[0]
 
 
-def by_value(rows: Rows, protocol: str) -> Found:
+def by_value(rows: Rows, protocol: str) -> Swept:
     """[method][value][column], methods in the paper's order, values rising."""
     values = sorted({row["value"] for row in rows})
     at = {v: summarise([row for row in rows if row["value"] == v], protocol) for v in values}
@@ -168,33 +189,34 @@ def by_value(rows: Rows, protocol: str) -> Found:
     return {m: {v: at[v][m] for v in values if m in at[v]} for m in methods}
 
 
-def _error(found: Found) -> tuple[str, str]:
+def _error(swept: Swept) -> tuple[str, str]:
     """The column and title of the error to show: hard ECE, or ECE where nothing is hard."""
-    hard = any(_cell(cells, "hard_ece").n for of in found.values() for cells in of.values())
+    hard = any(_cell(cells, "hard_ece").n for by in swept.values() for cells in by.values())
     return ("hard_ece", "hard ECE") if hard else ("ece", "ECE")
 
 
-def _cell(cells: dict[str, Cell], column: str) -> Cell:
+def _cell(cells: Cells, column: str) -> Cell:
     return cells.get(column, MISSING)
 
 
-def draw_line(axes: Axes, of: dict[float, dict[str, Cell]], column: str, look: Look, **options: Any) -> None:
-    """A method's means over the values, with standard errors; one seed has none."""
-    mean, error, _ = np.array([_cell(cells, column) for cells in of.values()]).T
+def _cell_text(cell: Cell, decimals: int = 3) -> str:
+    return estimate(cell.mean, cell.standard_error, decimals=decimals).text
+
+
+def draw_values(axes: Axes, values: Mapping[float, Cells], column: str, look: Look, **options: Any) -> None:
+    """A method's mean at each value, with standard errors; one seed has none."""
+    mean, error, _ = np.array([_cell(cells, column) for cells in values.values()]).T
     style: dict[str, Any] = {"marker": look.marker, "markersize": 3.5, "elinewidth": 0.8, **options}
-    axes.errorbar(list(of), mean, np.nan_to_num(error), color=look.colour, **style)
+    axes.errorbar(list(values), mean, np.nan_to_num(error), color=look.colour, **style)
 
 
-def setting_axis(axes: Axes, setting: str, found: Found) -> None:
-    values = [value for of in found.values() for value in of]
-    axes.set(xlabel=SETTINGS[setting])
+def label_values(axes: Axes, setting: str, swept: Swept) -> None:
+    """The axis of the values: its title and its scale."""
+    values = [value for by in swept.values() for value in by]
+    axes.set(xlabel=setting_title(setting))
     if 0 < min(values) * WIDE < max(values):
         axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
-
-
-def legend_entries(found: Found) -> list[Line2D]:
-    return [Line2D([], [], color=x.colour, marker=x.marker, label=x.title) for x in looks(found).values()]
 
 
 def _raw_and_scaled() -> list[Line2D]:
@@ -204,23 +226,23 @@ def _raw_and_scaled() -> list[Line2D]:
     ]
 
 
-def seeds_told(cells: Sequence[dict[str, Cell]]) -> str:
-    return range_told(max(cell.n for cell in of.values()) for of in cells)
+def seeds_text(swept: Swept) -> str:
+    """How many seeds there are at a value."""
+    cells = (cells for by in swept.values() for cells in by.values())
+    return count_range((max(cell.n for cell in columns.values()) for columns in cells), "seed")
 
 
-def values_told(found: Found, columns: dict[str, str], decimals: int = 3) -> str:
-    """Every value's numbers, a sentence a method."""
+def values_text(swept: Swept, columns: Mapping[str, str], decimals: int = 3) -> str:
+    """The numbers at every value, a sentence for each method. columns: their titles."""
 
-    def at(value: float, cells: dict[str, Cell]) -> str:
+    def at(value: float, cells: Cells) -> str:
         known = {title: _cell(cells, column) for column, title in columns.items()}
-        numbers = [
-            f"{title} {estimate_entry(cell, decimals).text}" for title, cell in known.items() if cell.n
-        ]
+        numbers = [f"{title} {_cell_text(cell, decimals)}" for title, cell in known.items() if cell.n]
         return f"at {shortest(value)}: {', '.join(numbers)}"
 
     return ". ".join(
-        f"{method_title(method)} {'; '.join(at(value, cells) for value, cells in of.items())}"
-        for method, of in found.items()
+        f"{method_title(method)} {'; '.join(at(value, cells) for value, cells in by.items())}"
+        for method, by in swept.items()
     )
 
 
@@ -228,7 +250,23 @@ def value_entry(value: float) -> Entry:
     return Entry(shortest(value), (value,))
 
 
-def estimate_entry(cell: Cell, decimals: int) -> Entry:
-    """As `estimate`, with other decimals."""
-    spread = "" if math.isnan(cell.standard_error) else f" ± {cell.standard_error:.{decimals}f}"
-    return Entry(number(cell.mean, decimals).text + spread, (cell.mean, cell.standard_error))
+def sweep_section(setting: str) -> SectionCard:
+    """The section of a page that shows the sweep of a setting; that of η shows Γ_eff as well."""
+    also = "|eta_gamma" if setting == "eta" else ""
+    return SectionCard(
+        heading=f"Sweep of {setting_title(setting)}",
+        how=HOW.get(setting, OTHER_HOW),
+        tables=f"sweep_{setting}-.*{also}",
+    )
+
+
+def sweep_card(setting: str) -> FigureCard[RunNumbers]:
+    """The card of the figure of a sweep."""
+    return FigureCard(
+        name=f"sweep_{setting}",
+        section=sweep_section(setting),
+        caption=lambda numbers: sweep_caption(numbers.sweeps[setting], numbers.protocol),
+        draw=lambda numbers: sweep_figure(
+            numbers.sweeps[setting], numbers.protocol, numbers.defaults.get(setting)
+        ),
+    )

@@ -1,7 +1,8 @@
-"""A run's tables from its rows, one a method, seed and protocol.
+"""A run's tables from its rows; there is one row for each method, seed and protocol.
 
 Compute first: `summarise`, `paired`. Lay out second: `main_table` and `paired_table` give a `Grid`, which
-renders itself. What the paper printed stands beside it in `calmoe.report.comparison`.
+renders itself. `calmoe.report.columns` says which columns stand in which table; `calmoe.report.comparison`
+puts the paper's cells beside a run's.
 """
 
 import math
@@ -16,28 +17,13 @@ from calmoe.errors import InputError
 from calmoe.methods import families, method_title
 from calmoe.metrics import paired_difference
 from calmoe.render.grid import Entry, Grid, Heading, count, estimate, interval, label, signed
+from calmoe.report.columns import COLUMNS, column_title, columns_in
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Row]
 Seeds: TypeAlias = dict[int, Row]
 
-COLUMNS: dict[str, tuple[str, Callable[[Iterable[float]], float]]] = {  # title, and which value is best
-    "accuracy": ("Accuracy", max),
-    "hard_accuracy": ("Hard Accuracy", max),
-    "ece": ("ECE", min),
-    "ece_ts": ("ECE+TS", min),
-    "hard_ece": ("Hard ECE", min),
-    "hard_ece_ts": ("Hard ECE+TS", min),
-    "nll": ("NLL", min),
-    "nll_ts": ("NLL+TS", min),
-    "brier": ("Brier", min),
-    "brier_ts": ("Brier+TS", min),
-    "worst_group_accuracy": ("Worst-Group Accuracy", max),
-    "worst_group_ece": ("Worst-Group ECE", min),
-    "worst_group_ece_ts": ("Worst-Group ECE+TS", min),
-}
-PAPER_COLUMNS = ("accuracy", "hard_accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_ts")
-PAIRED_COLUMNS = ("nll_ts", "brier_ts", "ece_ts", "hard_ece_ts")
+AFTER_TEMPERATURE = tuple(column for column in columns_in("paired") if column.endswith("_ts"))
 
 
 class Cell(NamedTuple):
@@ -66,27 +52,27 @@ class PairedDifference(NamedTuple):
 
 
 def summarise(rows: Rows, protocol: str) -> Summary:
-    """Mean and standard error over seeds, `[method][column]`; None and NaN are left out, as n tells.
+    """Mean and standard error over seeds, `[method][column]`; `n` counts the seeds that are not None or NaN.
 
     >>> rows = [{"method": "single", "seed": s, "protocol": "published", "ece": s / 100} for s in (4, 6)]
     >>> cell = summarise(rows, "published")["single"]["ece"]
     >>> round(cell.mean, 6), round(cell.standard_error, 6), cell.n
     (0.05, 0.01, 2)
     """
-    runs = _runs(rows, protocol)
+    runs = _by_method_and_seed(rows, protocol)
     everything = (item for seeds in runs.values() for row in seeds.values() for item in row.items())
-    columns = dict.fromkeys(key for key, value in everything if _measured(key, value))
+    columns = dict.fromkeys(key for key, value in everything if _is_measure(key, value))
     return {
-        method: {column: _cell(number(row.get(column)) for row in seeds.values()) for column in columns}
+        method: {column: _cell(measure(row, column) for row in seeds.values()) for column in columns}
         for method, seeds in runs.items()
     }
 
 
 def paired(
-    rows: Rows, protocol: str, baseline: str = "vanilla", columns: Sequence[str] = PAIRED_COLUMNS
+    rows: Rows, protocol: str, baseline: str = "vanilla", columns: Sequence[str] = AFTER_TEMPERATURE
 ) -> list[PairedDifference]:
     """Each method against the baseline over the seeds both have: the difference and its 95 % interval."""
-    runs = _runs(rows, protocol)
+    runs = _by_method_and_seed(rows, protocol)
     if baseline not in runs:
         raise InputError(
             f"no rows of {baseline!r} under protocol {protocol!r} to pair with: "
@@ -101,7 +87,7 @@ def paired(
     ]
 
 
-def _runs(rows: Rows, protocol: str) -> dict[str, Seeds]:
+def _by_method_and_seed(rows: Rows, protocol: str) -> dict[str, Seeds]:
     """Rows of one protocol, [method][seed]; a seed counted twice would shrink every standard error."""
     runs: dict[str, Seeds] = {}
     for row in rows:
@@ -110,17 +96,19 @@ def _runs(rows: Rows, protocol: str) -> dict[str, Seeds]:
             if row["seed"] in seeds:
                 raise InputError(
                     f"two rows for method {row['method']!r}, seed {row['seed']}, protocol {protocol!r}: "
-                    "keep one, or table the two runs apart"
+                    "keep one, or make a table for each run"
                 )
             seeds[row["seed"]] = row
     return runs
 
 
-def _measured(key: str, value: Any) -> bool:
+def _is_measure(key: str, value: Any) -> bool:
     return key != "seed" and (value is None or isinstance(value, Real))
 
 
-def number(value: Any) -> float:
+def measure(row: Row, column: str) -> float:
+    """The value of a column; NaN where the row has none."""
+    value = row.get(column)
     return float(value) if isinstance(value, Real) else math.nan
 
 
@@ -134,7 +122,7 @@ def _cell(values: Iterable[float]) -> Cell:
 
 def _paired(method: str, baseline: str, column: str, a: Seeds, b: Seeds) -> PairedDifference:
     common = [seed for seed in a if seed in b]
-    pairs = np.array([[number(run[seed].get(column)) for run in (a, b)] for seed in common]).reshape(-1, 2)
+    pairs = np.array([[measure(run[seed], column) for run in (a, b)] for seed in common]).reshape(-1, 2)
     pairs = pairs[~np.isnan(pairs).any(1)]
     if not len(pairs):
         return PairedDifference(method, baseline, column, math.nan, math.nan, math.nan, math.nan, 0)
@@ -149,14 +137,14 @@ METHOD, METRIC, SEEDS = (Heading(title, (title.lower(),)) for title in ("Method"
 
 def main_table(
     summary: Summary,
-    columns: Sequence[str] = PAPER_COLUMNS,
+    columns: Sequence[str] = columns_in("paper"),
     caption: str = "Mean ± standard error over seeds, best in bold",
 ) -> Grid:
-    """One row a method, one column a metric; the `best_methods` of each column in bold."""
+    """A row for each method, a column for each metric; the `best_methods` of a column are in bold."""
     best = {column: best_methods(summary, column) for column in columns}
 
     def row(method: str) -> tuple[Entry, ...]:
-        cells = {column: summary[method].get(column, MISSING) for column in columns}
+        cells = {column: cell_of(summary, method, column) for column in columns}
         estimates = [
             estimate(cell.mean, cell.standard_error, bold=method in best[column])
             for column, cell in cells.items()
@@ -171,7 +159,7 @@ def main_table(
 
 
 def paired_table(differences: Sequence[PairedDifference], caption: str | None = None) -> Grid:
-    """One row a method and metric, a section a method; an interval that leaves out zero is in bold."""
+    """A row for each method and metric, a section for each method; an interval without zero is in bold."""
 
     def row(d: PairedDifference) -> tuple[Entry, ...]:
         return (
@@ -192,7 +180,7 @@ def paired_table(differences: Sequence[PairedDifference], caption: str | None = 
             Heading("Difference", ("difference",)),
             Heading("95 % interval", ("low", "high")),
         ),
-        by_method(differences, row),
+        sections_by_method(differences, row),
     )
 
 
@@ -200,33 +188,33 @@ def method_entry(method: str) -> Entry:
     return label(method_title(method), method)
 
 
-def column_title(column: str) -> str:
-    return COLUMNS[column][0] if column in COLUMNS else column
+def cell_of(summary: Summary, method: str, column: str) -> Cell:
+    return summary.get(method, {}).get(column, MISSING)
 
 
 def seeds_entry(cells: Iterable[Cell]) -> Entry:
-    """How many seeds stand behind a row: "5", or "3–5" where some column has fewer."""
+    """How many seeds a row has: "5", or "3–5" where some column has fewer."""
     counts = [cell.n for cell in cells if cell.n] or [0]
     low, high = min(counts), max(counts)
     return count(high) if low == high else label(f"{low}–{high}", f"{low}-{high}")
 
 
 def known_columns(summary: Summary, columns: Iterable[str]) -> list[str]:
-    """Those of which some method has a value."""
+    """The columns in which some method has a value."""
     return [column for column in columns if _known(summary, column)]
 
 
 def best_methods(summary: Summary, column: str) -> set[str]:
-    """Those of the best mean, to three decimals, among the methods with the most seeds in this column.
+    """The methods with the best mean, to three decimals, among those with the most seeds in this column.
 
-    A mean of fewer seeds may be lucky: it is not the best, and takes nothing from the best.
+    A mean over fewer seeds may be lucky: it is never the best, and the best stays the best beside it.
     """
     cells = _known(summary, column)
     if not cells or column not in COLUMNS:
         return set()
     most = max(cell.n for cell in cells.values())
     means = {method: round(cell.mean, 3) for method, cell in cells.items() if cell.n == most}
-    best = COLUMNS[column][1](means.values())
+    best = COLUMNS[column].best(means.values())
     return {method for method, mean in means.items() if mean == best}
 
 
@@ -236,10 +224,12 @@ def uneven(summary: Summary, column: str) -> bool:
 
 
 def _known(summary: Summary, column: str) -> dict[str, Cell]:
-    return {method: of[column] for method, of in summary.items() if column in of and of[column].n}
+    cells = {method: cell_of(summary, method, column) for method in summary}
+    return {method: cell for method, cell in cells.items() if cell.n}
 
 
-def by_method(
+def sections_by_method(
     items: Sequence[Any], row: Callable[[Any], tuple[Entry, ...]]
 ) -> tuple[tuple[tuple[Entry, ...], ...], ...]:
+    """A section for each method, in which `row` lays out each of its items."""
     return tuple(tuple(map(row, group)) for _, group in groupby(items, key=lambda item: item.method))

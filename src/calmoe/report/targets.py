@@ -1,48 +1,43 @@
 """Several target domains in one table: methods × targets, and the mean over the targets.
 
-Rows carry "target". The mean over targets is taken within a seed first: such a mean is one more row of that
-seed, and what is said of seeds (standard errors, Student's t) is said of these rows as of any others.
+Rows name their "target". A mean over targets is taken within a seed first and becomes one more row of that
+seed; standard errors and Student's t over seeds then treat it like any other row.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from calmoe.methods import families
 from calmoe.render.grid import Entry, Grid, Heading, estimate, interval, label, signed
+from calmoe.report.columns import COLUMNS, column_title, columns_in
 from calmoe.report.comparison import Comparison, beyond, compare
 from calmoe.report.published import is_published, table_of
 from calmoe.report.tables import (
-    COLUMNS,
     METHOD,
     METRIC,
     MISSING,
     NEVER_BOLD,
     SEEDS,
-    Cell,
     PairedDifference,
     Row,
     Rows,
-    Summary,
     best_methods,
-    column_title,
-    families,
+    cell_of,
+    measure,
     method_entry,
-    number,
     paired,
     seeds_entry,
     summarise,
     uneven,
 )
 
-PAPER = ("accuracy", "ece", "ece_ts")  # of PACS, in its table
-SCORES = ("nll_ts", "brier_ts")
-PAIRED = ("accuracy", "ece", "ece_ts", "nll_ts", "brier_ts")
 MEAN = "mean_over_targets"
 MEAN_TITLE = "Mean over targets"
 
 
 def mean_over_targets(rows: Rows, targets: Iterable[str]) -> list[Row]:
-    """A row a protocol, method and seed that has every target: each measure's mean over the targets.
+    """The mean of each measure over the targets: a row for each protocol, method and seed with all of them.
 
     >>> row = {"method": "vanilla", "seed": 42, "protocol": "corrected"}
     >>> rows = [{**row, "target": "photo", "ece": 0.1}, {**row, "target": "sketch", "ece": 0.3}]
@@ -50,21 +45,21 @@ def mean_over_targets(rows: Rows, targets: Iterable[str]) -> list[Row]:
     (0.2, [])
     """
     targets = list(targets)
-    found: dict[tuple[str, str, int], dict[str, Row]] = defaultdict(dict)
+    models: dict[tuple[str, str, int], dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        found[row["protocol"], row["method"], row["seed"]][row["target"]] = row
+        models[row["protocol"], row["method"], row["seed"]][row["target"]] = row
     means: list[Row] = []
-    for (protocol, method, seed), of in found.items():
-        if all(target in of for target in targets):
-            measured = [c for c in COLUMNS if any(c in row for row in of.values())]
-            values = {c: math.fsum(number(of[t].get(c)) for t in targets) / len(targets) for c in measured}
+    for (protocol, method, seed), apart in models.items():
+        if all(target in apart for target in targets):
+            measured = [c for c in COLUMNS if any(c in row for row in apart.values())]
+            values = {c: math.fsum(measure(apart[t], c) for t in targets) / len(targets) for c in measured}
             facts = {"method": method, "seed": seed, "protocol": protocol, "target": MEAN}
             means.append({**facts, **{c: None if math.isnan(v) else v for c, v in values.items()}})
     return means
 
 
 def by_target(rows: Rows, targets: Iterable[str]) -> dict[str, Rows]:
-    """Each target's rows and, last, those of the mean over all of them."""
+    """The rows of each target and, last, those of the mean over all targets."""
     targets = list(targets)
     apart: dict[str, Rows] = {target: [row for row in rows if row["target"] == target] for target in targets}
     return {**apart, MEAN: mean_over_targets(rows, targets)}
@@ -75,36 +70,40 @@ def paired_by_target(
     protocol: str,
     targets: Iterable[str],
     baseline: str = "vanilla",
-    columns: Sequence[str] = PAIRED,
+    columns: Sequence[str] = columns_in("targets paired"),
 ) -> dict[str, list[PairedDifference]]:
-    """Seed-paired differences to the baseline by target, and of the means; none where the baseline is not."""
-    found: dict[str, list[PairedDifference]] = {}
-    for target, of in by_target(rows, targets).items():
-        has_baseline = any((row["method"], row["protocol"]) == (baseline, protocol) for row in of)
-        found[target] = paired(of, protocol, baseline, columns) if has_baseline else []
-    return found
+    """Seed-paired differences to the baseline, by target and for the mean; none without a baseline."""
+    differences: dict[str, list[PairedDifference]] = {}
+    for target, own in by_target(rows, targets).items():
+        has_baseline = any((row["method"], row["protocol"]) == (baseline, protocol) for row in own)
+        differences[target] = paired(own, protocol, baseline, columns) if has_baseline else []
+    return differences
 
 
 def targets_table(
-    rows: Rows, protocol: str, titles: Mapping[str, str], columns: Sequence[str] = PAPER, caption: str = ""
+    rows: Rows,
+    protocol: str,
+    titles: Mapping[str, str],
+    columns: Sequence[str] = columns_in("targets"),
+    caption: str = "",
 ) -> Grid:
-    """One row a method, a block of columns a target, the mean last with the seeds behind it; best in bold.
+    """A row for each method, a block of columns for each target, then the mean and its seeds; best in bold.
 
-    titles: by target what its block is called, in order.
+    titles: the title of each target's block, in order.
     """
-    summaries = {target: summarise(of, protocol) for target, of in by_target(rows, titles).items()}
+    summaries = {target: summarise(own, protocol) for target, own in by_target(rows, titles).items()}
     best = {(t, c): best_methods(summary, c) for t, summary in summaries.items() for c in columns}
 
     def row(method: str) -> tuple[Entry, ...]:
-        found = {(t, c): _cell(summaries[t], method, c) for t, c in best}
+        cells = {(t, c): cell_of(summaries[t], method, c) for t, c in best}
         entries = {
             at: estimate(cell.mean, cell.standard_error, bold=method in best[at])
-            for at, cell in found.items()
+            for at, cell in cells.items()
         }
         apart = [entries[t, c] for t in titles for c in columns]
         together = [entries[MEAN, c] for c in columns]
         seeds = [
-            seeds_entry(cell for (t, _), cell in found.items() if (t == MEAN) == mean)
+            seeds_entry(cell for (t, _), cell in cells.items() if (t == MEAN) == mean)
             for mean in (False, True)
         ]
         return (method_entry(method), seeds[0], *apart, seeds[1], *together)
@@ -127,12 +126,15 @@ def targets_table(
 def targets_paired_table(
     differences: Mapping[str, Sequence[PairedDifference]], titles: Mapping[str, str], caption: str = ""
 ) -> Grid:
-    """One row a method and metric, a column a target: the difference and its interval, bold without zero."""
-    found = {(t, d.method, d.column): d for t in titles for d in differences[t]}
-    columns = list(dict.fromkeys(column for _, _, column in found))
+    """A row for each method and metric, a column for each target: the difference and its interval.
+
+    Those without zero are in bold.
+    """
+    known = {(t, d.method, d.column): d for t in titles for d in differences[t]}
+    columns = list(dict.fromkeys(column for _, _, column in known))
 
     def row(method: str, column: str) -> tuple[Entry, ...]:
-        cells = [found.get((t, method, column)) for t in titles]
+        cells = [known.get((t, method, column)) for t in titles]
         seeds = seeds_entry(MISSING._replace(n=d.n) for d in cells if d)
         return (method_entry(method), label(column_title(column), column), seeds, *map(_difference, cells))
 
@@ -147,7 +149,7 @@ def targets_paired_table(
         ),
         tuple(
             tuple(row(method, column) for column in columns)
-            for family in families(dict.fromkeys(method for _, method, _ in found))
+            for family in families(dict.fromkeys(method for _, method, _ in known))
             for method in family
         ),
     )
@@ -156,7 +158,7 @@ def targets_paired_table(
 def compare_by_target(
     rows: Rows, dataset: str, protocol: str, targets: Iterable[str]
 ) -> dict[str, list[Comparison]]:
-    """The published cells beside ours, of those targets that the paper has."""
+    """The published cells beside ours, for the targets that the paper has."""
     tables = {target: table_of(dataset, target) for target in targets}
     return {
         target: compare([row for row in rows if row["target"] == target], table, protocol)
@@ -168,25 +170,24 @@ def compare_by_target(
 def targets_comparison_table(
     comparisons: Mapping[str, Sequence[Comparison]], titles: Mapping[str, str], caption: str, tested: bool
 ) -> Grid:
-    """One row a method and metric, the paper's cell and ours by target.
+    """A row for each method and metric, the paper's cell and ours by target.
 
-    tested: ours that lie beyond 2 combined standard errors are in bold. Without it the two are not of the
-    same experiment, and nothing is.
+    tested: whether both come from the same experiment; then ours beyond 2 combined standard errors are bold.
     """
-    found = {(t, c.method, c.column): c for t, of in comparisons.items() for c in of}
-    far = set(beyond(found.values())) if tested else set()
+    known = {(t, c.method, c.column): c for t, cells in comparisons.items() for c in cells}
+    far = set(beyond(known.values())) if tested else set()
 
     def row(method: str, column: str) -> tuple[Entry, ...]:
         entries: list[Entry] = []
         for t in comparisons:
-            c = found[t, method, column]
+            c = known[t, method, column]
             entries += [
                 estimate(c.published_mean, c.published_se),
                 estimate(c.mean, c.standard_error, c in far),
             ]
         return (method_entry(method), label(column_title(column), column), *entries)
 
-    lines = list(dict.fromkeys((method, column) for _, method, column in found))
+    lines = list(dict.fromkeys((method, column) for _, method, column in known))
     return Grid(
         caption,
         (
@@ -203,10 +204,6 @@ def targets_comparison_table(
             for method in dict.fromkeys(m for m, _ in lines)
         ),
     )
-
-
-def _cell(summary: Summary, method: str, column: str) -> Cell:
-    return summary.get(method, {}).get(column, MISSING)
 
 
 def _difference(d: PairedDifference | None) -> Entry:

@@ -2,52 +2,40 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import calmoe
-from calmoe.data import pacs
-from calmoe.experiments.records import Record
-from calmoe.experiments.spec import run_name
-from calmoe.methods import in_order
+from calmoe.data import DATASETS
+from calmoe.experiments.record import Record
+from calmoe.experiments.spec import RunSpec
 from calmoe.ownership import OWNER
-from calmoe.render.drawing import Drawn, draw_all
-from calmoe.render.page import Page, Picture, Section
+from calmoe.render.page import Page, Picture, Section, footer
 from calmoe.render.wording import listed, many
 from calmoe.report import Grid
+from calmoe.report.columns import columns_in
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
-from calmoe.report.page_text import BARS, BINS, HOW, PLAIN_HOW
+from calmoe.report.figure_cards import Captioned, TargetNumbers, draw_figures, page_sections
+from calmoe.report.figure_list import TARGET_FIGURES
 from calmoe.report.published import target_titles
 from calmoe.report.run_page import commands, run_facts, validation_rows
-from calmoe.report.sources import Rows, Source, Sources
+from calmoe.report.sections import TARGET_SECTIONS
+from calmoe.report.sources import Rows, Source, Sources, united
 from calmoe.report.tables import paired_table
 from calmoe.report.targets import (
     MEAN,
-    PAPER,
-    SCORES,
     compare_by_target,
     paired_by_target,
     targets_comparison_table,
     targets_paired_table,
     targets_table,
 )
-from calmoe.report.targets_figures import targets_dots, targets_reliability, targets_scatter
 from calmoe.report.targets_summary import AskedTargets, targets_in_words
 from calmoe.report.titles import changes
 from calmoe.validation import read_document
 
-CAPTIONS = {
-    "targets": f"Accuracy, ECE and ECE+TS by target, and in the mean over targets. {BARS}",
-    "targets_reliability": "Reliability by target, as trained, of the main methods. Points below the dotted "
-    f"line are more sure than right. {BINS} Each target's own report has all methods.",
-    "targets_reliability_scaled": "Reliability by target, after the temperature that validation chose on the "
-    "source domains. What is left of the gap is what that temperature cannot know of the target. "
-    f"{BINS}",
-    "targets_scatter": "Accuracy against ECE after a temperature, a panel a target. Lower and further right "
-    f"is better; grey lines go through Vanilla MoE. {BARS}",
-}
 FILES = {
     "figures",
     "tables",
@@ -57,21 +45,6 @@ FILES = {
     "sources.json",
     OWNER,
 }  # the overview's own
-SECTIONS = {  # heading: how to read it, tables by the end of their names, figures
-    "Results": ("results", ("", "-scores"), ("targets",)),
-    "Against Vanilla MoE": ("paired", ("-mean", "-paired"), ()),
-    "Accuracy and calibration": ("scatter", (), ("targets_scatter",)),
-    "Confidence and accuracy": ("confidence", (), ("targets_reliability", "targets_reliability_scaled")),
-    "Beside the paper": ("comparison", ("-comparison",), ()),
-}
-OWN_HOW = {
-    "results": PLAIN_HOW["results"]
-    + " A mean over targets is taken within a seed first; only seeds that have every target count.",
-    "paired": "Each method minus Vanilla MoE, seed by seed: first the mean over targets, then target by "
-    "target. Below zero is better, but for accuracy. Bold intervals leave out zero; they are not corrected "
-    "for their number.",
-    "scatter": "Calibration is easily bought with accuracy, and the other way round: this shows both.",
-}
 
 
 class Overview(NamedTuple):
@@ -81,7 +54,7 @@ class Overview(NamedTuple):
 
     @property
     def titles(self) -> dict[str, str]:
-        return target_titles(self.record["spec"]["dataset"], self.targets)
+        return target_titles(self.spec.dataset, self.targets)
 
     @property
     def folders(self) -> dict[str, str]:
@@ -102,18 +75,16 @@ class Overview(NamedTuple):
     @property
     def record(self) -> Record:
         """One record for all: the methods and seeds of any target, and the protocols of every one."""
-        records = [sources.record for sources in self.targets.values()]
-        specs = [record["spec"] for record in records]
-        named = {
-            "methods": list(in_order(method for spec in specs for method in spec["methods"])),
-            "seeds": sorted({seed for spec in specs for seed in spec["seeds"]}),
-            "target": ", ".join(self.targets),
-        }
-        common = [p for p in records[0]["protocols"] if all(p in record["protocols"] for record in records)]
-        own = {
-            k: v for k, v in records[0].items() if k not in ("fingerprint", "training_fingerprint", "digest")
-        }
-        return {**own, "protocols": common, "spec": {**specs[0], **named}}
+        first, *others = [sources.record for sources in self.targets.values()]
+        whole = united([*others, first])
+        common = tuple(p for p in first.protocols if all(p in record.protocols for record in others))
+        spec = replace(whole.spec, target=", ".join(self.targets))
+        return replace(whole, spec=spec, protocols=common, fingerprint="", training_fingerprint="")
+
+    @property
+    def spec(self) -> RunSpec:
+        """What all targets share."""
+        return next(iter(self.targets.values())).record.spec
 
     @property
     def rows(self) -> Rows:
@@ -122,27 +93,26 @@ class Overview(NamedTuple):
     @property
     def changes(self) -> tuple[str, str]:
         """Backbone and settings where they are not the paper's or the preset's: the same on every target."""
-        return changes(next(iter(self.targets.values())).record["spec"])
+        return changes(self.spec)
 
     @property
     def name(self) -> str:
         """As captions call it."""
-        dataset = self.record["spec"]["dataset"]
-        return ", ".join(filter(None, [f"{dataset} by target", *self.changes]))
+        return ", ".join(filter(None, [f"{self.spec.dataset} by target", *self.changes]))
 
 
 def overview_of(targets: Mapping[str, Sources]) -> Overview:
     """The targets in the paper's order, or by name."""
-    dataset = next(iter(targets.values())).record["spec"]["dataset"]
+    dataset = next(iter(targets.values())).record.spec.dataset
     return Overview({target: targets[target] for target in target_titles(dataset, targets)})
 
 
 def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
     """Folders that an older report on targets wrote in `to`, but for those that are written `now`.
 
-    They are told and not removed: whoever keeps notes beside a page keeps them.
+    The command names them and removes nothing: whoever keeps notes beside a page keeps them.
     """
-    found = []
+    older = []
     for sources in to.glob("*/sources.json"):
         folder = sources.parent
         try:
@@ -151,8 +121,8 @@ def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
             continue
         own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)
         if own and folder.name not in now and (folder / "report.html").is_file():
-            found.append(folder.name)
-    return sorted(found)
+            older.append(folder.name)
+    return sorted(older)
 
 
 def overview_tables(overview: Overview) -> dict[str, Grid]:
@@ -160,39 +130,33 @@ def overview_tables(overview: Overview) -> dict[str, Grid]:
     rows, titles, record = overview.rows, overview.titles, overview.record
     grids: dict[str, Grid] = {}
     mean = f"mean over {listed(list(titles.values()))} within a seed"
-    for protocol in record["protocols"]:
+    for protocol in record.protocols:
         named = f"{overview.name}, {protocol} protocol"
-        told = f"{named}; mean ± standard error over seeds; last the {mean}, of the seeds that have them all"
-        grids[protocol] = targets_table(rows, protocol, titles, PAPER, told)
-        grids[f"{protocol}-scores"] = targets_table(rows, protocol, titles, SCORES, f"{told}; proper scores")
-        found = paired_by_target(rows, protocol, titles)
-        less = "seed-paired difference to Vanilla MoE, 95 % interval"
-        if found[MEAN]:
-            grids[f"{protocol}-mean"] = paired_table(found[MEAN], f"{named}; {less}; {mean}")
-        if any(found[target] for target in titles):
-            grids[f"{protocol}-paired"] = targets_paired_table(found, titles, f"{named}; {less}, by target")
-        cells = compare_by_target(rows, record["spec"]["dataset"], protocol, titles)
+        means = f"{named}; mean ± standard error over seeds; last the {mean}, of the seeds that have them all"
+        grids[protocol] = targets_table(rows, protocol, titles, caption=means)
+        scores = columns_in("targets scores")
+        grids[f"{protocol}-scores"] = targets_table(rows, protocol, titles, scores, f"{means}; proper scores")
+        differences = paired_by_target(rows, protocol, titles)
+        less = f"{named}; seed-paired difference to Vanilla MoE, 95 % interval"
+        if differences[MEAN]:
+            grids[f"{protocol}-mean"] = paired_table(differences[MEAN], f"{less}; {mean}")
+        if any(differences[target] for target in titles):
+            grids[f"{protocol}-paired"] = targets_paired_table(differences, titles, f"{less}, by target")
+        cells = compare_by_target(rows, record.spec.dataset, protocol, titles)
         if cells:
             why = no_test(protocol, *overview.changes)
-            said = verdict((c for of in cells.values() for c in of), why)
-            caption = f"{named}; the paper's cells beside ours; {said}"
+            judged = verdict(chain.from_iterable(cells.values()), why)
+            caption = f"{named}; the paper's cells beside ours; {judged}"
             grids[f"{protocol}-comparison"] = targets_comparison_table(cells, titles, caption, tested=not why)
     return grids
 
 
 def overview_figures(
     overview: Overview, curves: Mapping[str, list[Curves]]
-) -> tuple[dict[str, Drawn], dict[str, str]]:
+) -> tuple[dict[str, Captioned], dict[str, str]]:
     """All figures by name, and by name why one is missing. curves: those of each target."""
-    rows, titles, protocol = overview.rows, overview.titles, overview.record["spec"]["protocol"]
-    return draw_all(
-        {
-            "targets": partial(targets_dots, rows, protocol, titles),
-            "targets_scatter": partial(targets_scatter, rows, protocol, titles),
-            "targets_reliability": partial(targets_reliability, curves, titles),
-            "targets_reliability_scaled": partial(targets_reliability, curves, titles, "scaled"),
-        }
-    )
+    numbers = TargetNumbers(overview.rows, overview.spec.protocol, overview.titles, curves)
+    return draw_figures(TARGET_FIGURES, numbers)
 
 
 def overview_page(
@@ -204,17 +168,10 @@ def overview_page(
 ) -> Page:
     """All targets as a page, with links to each one's own. older: folders of an older report beside them."""
     record, titles = overview.record, overview.titles
-    spec, how = record["spec"], HOW | OWN_HOW
-    sections = [
-        Section(
-            heading=heading,
-            how=how[told].format(protocol=spec["protocol"]),
-            tables=[grids[p + end] for p in record["protocols"] for end in ends if p + end in grids],
-            figures=[pictures[name] for name in names if name in pictures],
-            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
-        )
-        for heading, (told, ends, names) in SECTIONS.items()
-    ]
+    spec = record.spec
+    sections = page_sections(
+        TARGET_SECTIONS, TARGET_FIGURES, grids, pictures, missing, protocol=spec.protocol, hard=False
+    )
     pages = {title: f"{overview.folders[target]}/report.html" for target, title in titles.items()}
     links = {f"{title}: {page}": page for title, page in pages.items()}
     own = Section(
@@ -223,29 +180,30 @@ def overview_page(
         links=links,
         notes=[f"Of an older report and not of this one: {', '.join(older)}."] if older else [],
     )
-    named = f"{spec['dataset']}, target {', '.join(titles)}"
-    counted = [(spec["methods"], "method"), (spec["seeds"], "seed"), (titles, "target")]
+    named = f"{spec.dataset}, target {', '.join(titles)}"
+    counted = [(record.methods, "method"), (record.seeds, "seed"), (titles, "target")]
     return Page(
-        title=f"Calibration on {spec['dataset']}, by target",
+        title=f"Calibration on {spec.dataset}, by target",
         subtitle=f"{', '.join(many(len(of), noun) for of, noun in counted)}; runs of calmoe",
         summary=targets_in_words(overview.rows, _asked(overview)),
-        sections=[*(s for s in sections if s.tables or s.figures or s.notes), own],
+        sections=[*sections, own],
         facts=run_facts(record, overview.all, _reproduce(overview)) | {"Dataset": named},
-        footer=f"Written by calmoe {calmoe.__version__}. This file needs no network.",
+        footer=footer(),
     )
 
 
 def _asked(overview: Overview) -> AskedTargets:
     record, titles = overview.record, overview.titles
-    spec, (backbone, settings) = record["spec"], overview.changes
-    absent = [domain for domain in pacs.DOMAINS if spec["dataset"] == "pacs" and domain not in titles]
+    spec, (backbone, settings) = record.spec, overview.changes
+    known = DATASETS[spec.dataset].domains if spec.dataset in DATASETS else ()
+    absent = [domain for domain in known if domain not in titles]
     return AskedTargets(
-        dataset=spec["dataset"],
-        methods=spec["methods"],
-        seeds=spec["seeds"],
-        protocols=record["protocols"],
+        dataset=spec.dataset,
+        methods=record.methods,
+        seeds=record.seeds,
+        protocols=record.protocols,
         titles=titles,
-        absent=list(target_titles("pacs", absent).values()),
+        absent=list(target_titles(spec.dataset, absent).values()),
         backbone=backbone,
         settings=settings,
         validation=[rows for sources in overview.targets.values() for rows in validation_rows(sources)],
@@ -255,6 +213,6 @@ def _asked(overview: Overview) -> AskedTargets:
 def _reproduce(overview: Overview) -> str:
     """The commands that give all this again."""
     records = [sources.record for sources in overview.targets.values()]
-    folders = [f"runs/{run_name(record['spec'])}" for record in records]
-    to = f"runs/{records[0]['spec']['dataset']}-report"
+    folders = [f"runs/{record.spec.name}" for record in records]
+    to = f"runs/{overview.spec.dataset}-report"
     return commands(records, [*folders, "--to", to])

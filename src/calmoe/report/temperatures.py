@@ -1,11 +1,11 @@
-"""Temperatures that are no optimum, in words: in how many models, why, and what "+TS" is worth there."""
+"""Temperatures that are no optimum, in words: in how many models, why, and what "+TS" means there."""
 
 from collections.abc import Sequence
 
 from calmoe.calibration.temperature_solvers import FITTED
 from calmoe.report.tables import Row, Rows
 
-FIRST = 5  # names that a list begins with, if it is long
+FIRST = 5  # names that a long list keeps
 WHY = {
     "separable": "the validation rows are separable (every label already has the highest probability), so no "
     "temperature is optimal and T stays 1: +TS is the raw value there",
@@ -29,33 +29,35 @@ def all_separable(rows: Rows) -> bool:
 
 
 def consequences(rows: Rows) -> str:
-    """A sentence for each reason: in how many models, and what follows; nothing where all went well.
+    """A sentence for each reason: how many models it holds for, and what follows; empty where all is well.
 
     >>> consequences([{"temperature_status": "at bound"}, {"temperature_status": "optimum"}])[:55]
     'In 1 of 2 models the best temperature lies beyond the r'
     """
-    found = [_status(row) for row in not_fitted(rows)]
+    statuses = [_status(row) for row in not_fitted(rows)]
     other = "validation found no optimal temperature: +TS is not after one there"
     return " ".join(
-        f"In {_models(found.count(status), len(rows))} {WHY.get(status, other)}."
-        for status in dict.fromkeys(found)
+        f"In {_models(statuses.count(status), len(rows))} {WHY.get(status, other)}."
+        for status in dict.fromkeys(statuses)
     )
 
 
 def exceptions(rows: Rows) -> str:
-    """What is to be added to "temperatures are fitted to convergence"; nothing where all are.
+    """The clause after "temperatures are fitted to convergence"; empty where all are.
 
     >>> exceptions([{"temperature_status": "separable"}] * 3)
     '; in all 3 models there is no optimum'
     """
-    odd = [row for row in not_fitted(rows) if _status(row) != "negative"]  # of a search that never converges
+    odd = [
+        row for row in not_fitted(rows) if _status(row) != "negative"
+    ]  # the published search never converges anyway
     return f"; in {_models(len(odd), len(rows))} there is no optimum" if odd else ""
 
 
-def few(names: Sequence[str]) -> list[str]:
-    """A long list's first names and how many more there are; a short one as it is.
+def shortened(names: Sequence[str]) -> list[str]:
+    """The first names of a long list and how many more there are; a short list as it is.
 
-    >>> few("abc"), few("abcdefgh")
+    >>> shortened("abc"), shortened("abcdefgh")
     (['a', 'b', 'c'], ['a', 'b', 'c', 'd', 'e', '3 more'])
     """
     return [*names] if len(names) <= FIRST + 1 else [*names[:FIRST], f"{len(names) - FIRST} more"]

@@ -60,14 +60,14 @@ def save_state(state: TrainingState, folder: Path) -> Path:
     data = state.to_bytes()
     path = folder / f"state-{state.epoch:05d}-{hashlib.sha256(data).hexdigest()[:32]}.safetensors"
     write_whole(path, data)
-    for old in _found(folder)[KEPT:]:
+    for old in _checkpoints(folder)[KEPT:]:
         old.unlink(missing_ok=True)
     return path
 
 
 def latest_state(folder: Path, last: int = MOST_EPOCHS) -> TrainingState | None:
     """The newest state up to epoch `last` whose contents match its name; damaged ones are passed over."""
-    for path in _found(folder):
+    for path in _checkpoints(folder):
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest()[:32] == path.stem.rsplit("-", 1)[1]:
             with suppress(InputError):
@@ -77,6 +77,6 @@ def latest_state(folder: Path, last: int = MOST_EPOCHS) -> TrainingState | None:
     return None
 
 
-def _found(folder: Path) -> list[Path]:
-    """Checkpoints, the newest first."""
+def _checkpoints(folder: Path) -> list[Path]:
+    """The folder's checkpoints, the newest first."""
     return sorted((p for p in folder.glob("state-*") if NAME.fullmatch(p.name) and p.is_file()), reverse=True)

@@ -15,7 +15,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def without_moments(state: TrainingState) -> TrainingState:
-    """The same weights, and an optimiser that has seen nothing."""
+    """The same weights, with an optimiser that has seen nothing."""
     forgotten = {
         name: torch.zeros_like(value) if name.split(".")[0] in MOMENTS else value
         for name, value in state.tensors.items()
@@ -24,7 +24,7 @@ def without_moments(state: TrainingState) -> TrainingState:
 
 
 class Features:
-    """What a backbone makes of inputs; in bfloat16 where that was asked for."""
+    """The features that a backbone makes of inputs; in bfloat16 where `half` says so."""
 
     def __init__(self, backbone: nn.Module, device: torch.device, half: bool) -> None:
         self.backbone, self.device, self.half = backbone, device, half
@@ -77,9 +77,14 @@ class Resident:
             }
 
     def apply(self, gradients: list[Tensor]) -> None:
-        """One step of AdamW."""
+        """One step of AdamW.
+
+        On a CPU the fused AdamW reads gradients in the order of memory. One that lies in another order than
+        its parameter, as convolutions of channels-last images give it, would move the wrong weights.
+        """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = gradient
+            alike = gradient.stride() == parameter.stride()
+            parameter.grad = gradient if alike else torch.empty_like(parameter).copy_(gradient)
         self.optimizer.step()
 
     def tensors(self) -> dict[str, Tensor]:

@@ -1,8 +1,10 @@
 """What determines a trained model, besides its data and its seed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from calmoe.methods import Method
+from calmoe.methods import Method, own_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,13 @@ class TrainingSettings:
     filter_fraction: float = 0.05
     filter_variant: str = "published"
     precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
+    own: Mapping[str, float] = field(default_factory=dict)  # settings that one objective alone reads
+
+    def value(self, name: str) -> Any:
+        """The setting `name`, be it a field or one that an objective declares."""
+        if name in self.__dataclass_fields__:
+            return getattr(self, name)
+        return self.own.get(name, own_settings()[name].default)
 
 
 @dataclass(frozen=True, kw_only=True)

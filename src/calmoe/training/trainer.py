@@ -17,6 +17,7 @@ from calmoe.backbones import (
     MLP,
     Encoder,
     ResNet,
+    backbone_options,
     build_backbone,
     fitting_weights,
     load_pretrained,
@@ -24,17 +25,9 @@ from calmoe.backbones import (
 )
 from calmoe.data import ShiftDataset, Split
 from calmoe.errors import InputError
+from calmoe.methods import LOSSES, OBJECTIVES
 from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
-from calmoe.objectives import (
-    ERM,
-    CVaR,
-    EntropicRisk,
-    Objective,
-    RobustFiltered,
-    RobustMoE,
-    brier,
-    cross_entropy,
-)
+from calmoe.objectives import Objective
 from calmoe.predictions import Predictions
 from calmoe.text_encoders import encoder_digest
 from calmoe.training.batches import Batches
@@ -46,9 +39,7 @@ from calmoe.training.step import Step, captured
 from calmoe.validation import check_shapes
 
 Watch = Callable[[int, dict[str, float]], None]
-OPTIONS = {"mlp": ("hidden",), "encoder": ("weights", "pooling")}  # a backbone's settings; else a ResNet's
 MOST_PARAMETERS = 2_000_000_000
-LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
 
 
 class Diverged(InputError):
@@ -56,7 +47,11 @@ class Diverged(InputError):
 
 
 class Trainer:
-    """Trains the stages of a plan on one dataset and one device."""
+    """Trains the stages of a plan on one dataset and one device.
+
+    `training` holds the settings of stages that bring none of their own. Steps that differ only in η are one:
+    they read η from the device.
+    """
 
     def __init__(
         self,
@@ -74,8 +69,8 @@ class Trainer:
         self.cursor = torch.zeros((), dtype=torch.int64, device=device)
         self.losses = torch.zeros(len(self.batches), device=device)
         self.eta = torch.tensor(training.eta, dtype=torch.float64, device=device)
-        self.residents: dict[str, Resident] = {}
-        self.steps: dict[tuple[str, str, str, bool, int], Callable[[], None]] = {}
+        self.residents: dict[tuple[str, float, str], Resident] = {}
+        self.steps: dict[tuple[object, ...], Callable[[], None]] = {}
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
 
@@ -106,14 +101,14 @@ class Trainer:
         state: TrainingState,
         folder: Path | None = None,
         watch: Watch | None = None,
-        eta: float | None = None,
+        settings: TrainingSettings | None = None,
     ) -> TrainingState:
         """Train epochs [state.epoch, stage.end); with a folder, leave checkpoints there now and then.
 
-        `eta` replaces the settings' own: the steps read it from the device, so that all η share them.
+        `settings` are the stage's own, the trainer's if not given.
         """
         with torch.random.fork_rng(devices=[self.device] if self.captures else []):
-            return self._train(stage, seed, state, folder, watch, self.settings.eta if eta is None else eta)
+            return self._train(stage, seed, state, folder, watch, settings or self.settings)
 
     def _train(
         self,
@@ -122,22 +117,22 @@ class Trainer:
         state: TrainingState,
         folder: Path | None,
         watch: Watch | None,
-        eta: float,
+        settings: TrainingSettings,
     ) -> TrainingState:
-        self.eta.fill_(eta)
-        if self.settings.forget_moments and stage.switches and state.epoch == stage.start:
+        self.eta.fill_(settings.eta)
+        if settings.forget_moments and stage.switches and state.epoch == stage.start:
             state = without_moments(state)
-        resident = self._resident(stage.head)
-        steps = self._steps(stage, resident)
+        resident = self._resident(stage.head, settings)
+        steps = self._steps(stage, resident, settings)
         resident.load(state)
         resident.model.train()
         history, saved, last_saved = list(state.history), state.epoch, time.monotonic()
         for epoch in range(state.epoch, stage.end):
             begin = time.perf_counter()
-            self._begin(seed, epoch, resident)
+            self._begin(seed, epoch, resident, settings)
             for step in steps:
                 step()
-            record = self._record(stage, epoch, saved, resident, eta)
+            record = self._record(stage, epoch, saved, resident, settings)
             history.append(record)
             if folder is not None and time.monotonic() - last_saved >= self.checkpoint_seconds:
                 save_state(resident.state(epoch + 1, history), folder)
@@ -179,7 +174,7 @@ class Trainer:
 
     # --- one epoch
 
-    def _begin(self, seed: int, epoch: int, resident: Resident) -> None:
+    def _begin(self, seed: int, epoch: int, resident: Resident, settings: TrainingSettings) -> None:
         """Everything random in an epoch follows from its seed and its number."""
         digest = hashlib.sha256(f"{seed}/{epoch}".encode()).digest()
         own, default = (int.from_bytes(part, "big") >> 1 for part in (digest[:8], digest[8:16]))
@@ -187,11 +182,11 @@ class Trainer:
         torch.manual_seed(default)  # dropout draws from the default generators: `train` gives them back
         self.batches.draw(self.generator)
         self.cursor.zero_()
-        horizon = math.pi * epoch / self.settings.epochs
-        resident.learning_rate.fill_(self.settings.learning_rate * (1 + math.cos(horizon)) / 2)
+        horizon = math.pi * epoch / settings.epochs
+        resident.learning_rate.fill_(settings.learning_rate * (1 + math.cos(horizon)) / 2)
 
     def _record(
-        self, stage: Stage, epoch: int, saved: int, resident: Resident, eta: float
+        self, stage: Stage, epoch: int, saved: int, resident: Resident, settings: TrainingSettings
     ) -> dict[str, float]:
         """What the epoch's losses say; losses or weights that are not finite end the run here."""
         losses = self.losses.cpu()
@@ -201,50 +196,50 @@ class Trainer:
             place = int(bad[0, 0]) if len(bad) else last
             what = f"the loss is {float(losses[place])}" if len(bad) else "weights are not finite"
             raise Diverged(
-                f"{what} at epoch {epoch + 1}, step {place // self.settings.batch + 1} ({stage.objective}); "
+                f"{what} at epoch {epoch + 1}, step {place // settings.batch + 1} ({stage.objective}); "
                 f"the last good checkpoint is after epoch {saved}; lower learning_rate"
             )
         record = {"epoch": epoch + 1, "loss": float(losses.double().mean())}
         if stage.objective in ("tilted", "entropic"):
             tilted = stage.objective == "tilted"
-            record |= tilt_diagnostics(losses, eta, self.settings.batch, tilted)
+            record |= tilt_diagnostics(losses, settings.eta, settings.batch, tilted)
         return record
 
-    def _steps(self, stage: Stage, resident: Resident) -> list[Callable[[], None]]:
+    def _steps(
+        self, stage: Stage, resident: Resident, settings: TrainingSettings
+    ) -> list[Callable[[], None]]:
         """The epoch's steps, ready to be called in order: full batches, then the rest."""
-        full, rest = divmod(len(self.batches), self.settings.batch)
-        steps = [self._step(stage, resident, self.settings.batch)] * full if full else []
-        return [*steps, self._step(stage, resident, rest)] if rest else steps
+        full, rest = divmod(len(self.batches), settings.batch)
+        steps = [self._step(stage, resident, settings, settings.batch)] * full if full else []
+        return [*steps, self._step(stage, resident, settings, rest)] if rest else steps
 
-    def _step(self, stage: Stage, resident: Resident, size: int) -> Callable[[], None]:
-        key = (stage.head, stage.objective, stage.loss, stage.rectified, size)
+    def _step(
+        self, stage: Stage, resident: Resident, settings: TrainingSettings, size: int
+    ) -> Callable[[], None]:
+        rectifies = (settings.filter_fraction, settings.filter_variant) if stage.rectified else ()
+        values = self._values(stage, settings)
+        fixed = {name: value for name, value in values.items() if value is not self.eta}
+        key = (id(resident), stage.objective, stage.loss, rectifies, *fixed.items(), size)
         if key not in self.steps:
-            step = Step(
-                resident, self.batches, self._objective(stage), self.cursor, self.losses, size, self.generator
-            )
+            objective = self._objective(stage, values)
+            step = Step(resident, self.batches, objective, self.cursor, self.losses, size, self.generator)
             if stage.rectified:
-                step.rectify_with(self.settings.filter_fraction, self.settings.filter_variant)
+                step.rectify_with(settings.filter_fraction, settings.filter_variant)
             # compiling the odd last batch as well would cost more than it ever saves
-            compiles = size == self.settings.batch
+            compiles = size == settings.batch
             self.steps[key] = captured(step, compiles, self.pool) if self.captures else step
         return self.steps[key]
 
     # --- models and objectives
 
-    def _objective(self, stage: Stage) -> Objective:
-        loss, eta = LOSSES[stage.loss], self.eta
-        match stage.objective:
-            case "erm":
-                return ERM(loss=loss)
-            case "tilted":
-                return RobustMoE(eta, loss=loss)
-            case "filtered":
-                return RobustFiltered(eta, self.settings.regret, self.settings.disagreement, loss=loss)
-            case "entropic":
-                return EntropicRisk(eta, loss=loss)
-            case "cvar":
-                return CVaR(self.settings.gamma, loss=loss)
-        raise InputError(f"unknown objective {stage.objective!r}")
+    def _values(self, stage: Stage, settings: TrainingSettings) -> dict[str, object]:
+        """What the objective reads, by name; η as the tensor on the device."""
+        recipe = OBJECTIVES[stage.objective]
+        names = (*recipe.settings, *recipe.own)
+        return {name: self.eta if name == "eta" else settings.value(name) for name in names}
+
+    def _objective(self, stage: Stage, values: dict[str, object]) -> Objective:
+        return OBJECTIVES[stage.objective].make(**values, loss=LOSSES[stage.loss])
 
     def _build(self, head: str) -> MixtureClassifier:
         settings = self.model_settings
@@ -254,18 +249,22 @@ class Trainer:
             backbone, make_head(settings, head, backbone.out_features, self.dataset.num_classes)
         )
 
-    def _resident(self, head: str) -> Resident:
-        if head not in self.residents:
-            half = {"float32": False, "bfloat16": True, "auto": self.captures}[self.settings.precision]
-            first = next(iter(self.residents.values()), None)
-            self.residents[head] = Resident(self._build(head), self.settings, self.device, half, first)
-        return self.residents[head]
+    def _resident(self, head: str, settings: TrainingSettings | None = None) -> Resident:
+        """The model with this head and its optimiser, as the settings want them."""
+        settings = settings or self.settings
+        key = (head, settings.weight_decay, settings.precision)
+        if key not in self.residents:
+            half = {"float32": False, "bfloat16": True, "auto": self.captures}[settings.precision]
+            alike = (r for (_, _, precision), r in self.residents.items() if precision == settings.precision)
+            first = next(alike, None)
+            self.residents[key] = Resident(self._build(head), settings, self.device, half, first)
+        return self.residents[key]
 
 
 def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> MLP | ResNet | Encoder:
     """The backbone that the settings describe; a pretrained ResNet's weights are not in it yet."""
-    used = OPTIONS.get(settings.backbone, ("stem", "stages", "variant"))
-    return build_backbone(settings.backbone, input_shape, **{name: getattr(settings, name) for name in used})
+    options = {name: getattr(settings, name) for name in backbone_options(settings.backbone)}
+    return build_backbone(settings.backbone, input_shape, **options)
 
 
 def make_head(settings: ModelSettings, head: str, in_features: int, num_classes: int) -> MixtureHead:
@@ -296,11 +295,11 @@ def check_model(
 
 
 def check_together(backbone: str, dataset: str, tokens: bool) -> None:
-    """Texts are for the encoder, and it is for texts."""
+    """Refuse texts without the encoder, and the encoder without texts."""
     if tokens != (backbone == "encoder"):
         raise InputError(
             f"{dataset} and the backbone {backbone!r} do not go together: "
-            "texts need 'encoder', all else needs another"
+            "texts need 'encoder', other data another backbone"
         )
 
 

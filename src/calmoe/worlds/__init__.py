@@ -1,4 +1,4 @@
-"""Worlds where the truth is known: whatever an audit estimates in them is an exact sum."""
+"""Mixtures whose truth is known: all that an audit estimates about them is an exact sum."""
 
 from calmoe.worlds import multiclass
 from calmoe.worlds.binary import (

@@ -1,8 +1,7 @@
-"""Worlds where the truth is known: a finite set of configurations s with P(s), routing, experts and m(s).
+"""Worlds of two classes: a finite set of configurations s with P(s), routing, experts and the true m(s).
 
-Every quantity that the audit estimates is here an exact finite sum, so that an audit can be held against it.
-`confidence` and `correct` are those of the predicted class, as in the audit. Here with two classes;
-`calmoe.worlds.multiclass` has more.
+Every quantity that the audit estimates is here an exact finite sum, which can test the audit. `confidence`
+and `correct` are those of the predicted class, as in the audit. `calmoe.worlds.multiclass` has more classes.
 
 >>> world = cancelling(seed=0, delta=0.1)
 >>> round(world.hidden, 6), round(world.level_set_error, 6)
@@ -21,6 +20,7 @@ from scipy.special import expit, logit
 from calmoe.auditing.statistics.tilting import tilt
 from calmoe.defaults import BINS
 from calmoe.metrics.binned import width_bins
+from calmoe.metrics.routing import expert_variance
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.worlds.finite import Finite
@@ -32,11 +32,11 @@ class World(Finite):
 
     experts: np.ndarray  # [M, K] each expert's probability of class 1
     truth: np.ndarray  # [M]
-    said: np.ndarray | None = None  # [M] the mixture's probability of class 1, where it is recalibrated
+    said: np.ndarray | None = None  # [M] the mixture's probability of class 1 after a recalibration
 
     @property
     def mixture(self) -> np.ndarray:
-        """f(s), the probability of class 1: Σ_k r_k f_k unless another was said. [M]"""
+        """f(s), the probability of class 1: Σ_k r_k f_k unless a recalibration changed it. [M]"""
         return (self.routing * self.experts).sum(axis=1) if self.said is None else self.said
 
     @property
@@ -59,9 +59,9 @@ class World(Finite):
         return np.maximum(own, 1 - own), np.where(own > 0.5, self.truth, 1 - self.truth)
 
     def recalibrated(self, transform: Callable[[MixtureOutput], MixtureOutput]) -> "World":
-        """The same world after a recalibration of its mixture: what it would be on all rows there are."""
-        each = self._predictions(np.arange(len(self.probability)), None)
-        return replace(self, said=transform(each.output).probs[:, 1].numpy())
+        """The same world after a recalibration of its mixture, in every configuration."""
+        every = self._predictions(np.arange(len(self.probability)), None)
+        return replace(self, said=transform(every.output).probs[:, 1].numpy())
 
     @property
     def nll(self) -> float:
@@ -102,8 +102,13 @@ def calibrated(seed: int, experts: int = 3, configurations: int = 80) -> World:
     random = np.random.default_rng(seed)
     routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
     answers = random.uniform(0.03, 0.97, size=(configurations, experts))
+    return _believed(routing, answers, random)
+
+
+def _believed(routing: np.ndarray, answers: np.ndarray, random: np.random.Generator) -> World:
+    """Random P(s), and what the mixture says is true: m(s) = Σ_k r_k f_k."""
     return World(
-        probability=random.dirichlet(np.full(configurations, 4.0)),
+        probability=random.dirichlet(np.full(len(routing), 4.0)),
         routing=routing,
         experts=answers,
         truth=(routing * answers).sum(axis=1),
@@ -113,10 +118,10 @@ def calibrated(seed: int, experts: int = 3, configurations: int = 80) -> World:
 def cancelling(
     seed: int, delta: float = 0.1, experts: int = 3, levels: int = 40, rule: str | None = None
 ) -> World:
-    """Calibrated only by cancellation (section 4.2): each level p is reached twice, with m = p + δ and p − δ.
+    """Calibrated only by cancellation (section 4.2): each level p occurs twice, with m = p + δ and p − δ.
 
-    rule says which is which: "leading" (the sign goes with the leading expert) or "disagreement" (with how
-    far the experts are apart); one of them at random where not given.
+    rule: what the sign of δ follows, "leading" (the leading expert) or "disagreement" (how far the experts
+    are apart); one of them at random unless given.
     """
     random = np.random.default_rng(seed)
     rule = rule or str(random.choice(["leading", "disagreement"]))
@@ -149,12 +154,12 @@ def calibrated_experts(seed: int, signals: int = 5) -> World:
     """Two experts, each calibrated on its routing-weighted view, and an aggregate that is not.
 
     Expert k is the posterior P(Y = 1 | A_k) of a signal of its own; the signals are independent given Y, and
-    the router looks at a third thing that has nothing to do with either. Their average is underconfident, as
-    every linear pool of calibrated forecasts is.
+    the router follows a state that is independent of both. The average is underconfident, as every linear
+    pool of calibrated forecasts is.
     """
     random = np.random.default_rng(seed)
     given = random.dirichlet(np.full(signals, 1.5), size=(2, 2))  # [expert, Y, signal]
-    views = random.dirichlet([3.0, 3.0], size=3)  # the routing of each state of the third thing
+    views = random.dirichlet([3.0, 3.0], size=3)  # the routing in each state
     states = random.dirichlet([4.0, 4.0, 4.0])
     first, second, state = (axis.ravel() for axis in np.indices((signals, signals, 3)))
     joint = 0.5 * given[0][:, first] * given[1][:, second] * states[state]  # [Y, M]
@@ -168,7 +173,7 @@ def calibrated_experts(seed: int, signals: int = 5) -> World:
 
 
 def hard_routed(seed: int, delta: float = 0.1, experts: int = 3, levels: int = 40) -> World:
-    """One-hot routing, calibrated in each slice (k, f_k), while m leans by ±δ with the experts not asked."""
+    """One-hot routing, calibrated in each slice (k, f_k), while m is off by ±δ with what the others say."""
     random = np.random.default_rng(seed)
     level = np.repeat(random.uniform(0.53, 0.88, size=levels), 2)
     sign = np.tile([1.0, -1.0], levels)
@@ -186,7 +191,7 @@ def hard_routed(seed: int, delta: float = 0.1, experts: int = 3, levels: int = 4
 
 
 def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, configurations: int = 80) -> World:
-    """Overconfident outright: m(s) = σ(logit f(s) / T), a function of f alone; nothing cancels."""
+    """Overconfident everywhere: m(s) = σ(logit f(s) / T), a function of f alone; nothing cancels."""
     world = calibrated(seed, experts, configurations)
     return World(
         probability=world.probability,
@@ -202,12 +207,7 @@ def confident(seed: int, experts: int = 3, configurations: int = 80) -> World:
     routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
     wrong = 10 ** -random.uniform(2.0, 4.5, size=(configurations, 1))
     answers = expit(logit(1 - wrong) + random.normal(size=(configurations, experts)))
-    return World(
-        probability=random.dirichlet(np.full(configurations, 4.0)),
-        routing=routing,
-        experts=answers,
-        truth=(routing * answers).sum(axis=1),
-    )
+    return _believed(routing, answers, random)
 
 
 def shifted(world: World, seed: int, epsilon: float = 0.2) -> World:
@@ -218,18 +218,17 @@ def shifted(world: World, seed: int, epsilon: float = 0.2) -> World:
     >>> float((target.probability * np.log(target.probability / world.probability)).sum().round(6))
     0.2
     """
-    mean = world.mixture[:, None]
-    apart = np.sqrt((world.routing * (world.experts - mean) ** 2).sum(axis=1))
-    seen = np.column_stack([world.confidence, apart, world.routing, world.experts])
-    spread = seen.std(axis=0)
-    scores = (seen[:, spread > 0] / spread[spread > 0]) @ np.random.default_rng(seed).normal(
-        size=int((spread > 0).sum())
-    )
+    disagreement = np.sqrt(expert_variance(world.routing, world.experts))
+    features = np.column_stack([world.confidence, disagreement, world.routing, world.experts])
+    spread = features.std(axis=0)
+    varied = spread > 0
+    direction = np.random.default_rng(seed).normal(size=int(varied.sum()))
+    scores = (features[:, varied] / spread[varied]) @ direction
     return world.reweighted(tilt(scores, epsilon, world.probability))
 
 
 def broken(world: World, delta: float = 0.1) -> World:
-    """The same configurations with another m(s): the predicted class is right δ less often, at least 0.01."""
+    """The same configurations with another m(s): the predicted class is right δ less often, 0.01 at least."""
     correct = np.maximum(world.correct - delta, 0.01)
     return replace(world, truth=np.where(world.mixture > 0.5, correct, 1 - correct))
 

@@ -1,4 +1,4 @@
-"""A finite set of configurations s with P(s) and m(s): all that the audit estimates, as exact sums."""
+"""What all worlds share: a finite set of configurations s with P(s) and m(s), and exact sums over it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Finite(ABC):
 
     @abstractmethod
     def own(self, expert: int) -> tuple[np.ndarray, np.ndarray]:
-        """An expert's probability of the class that it predicts itself, and its true one. [M], [M]"""
+        """An expert's probability of the class that it predicts, and how often that is right. [M], [M]"""
 
     @abstractmethod
     def sample(self, rows: int, seed: int) -> Predictions:
@@ -74,7 +74,7 @@ class Finite(ABC):
         return width_bins(torch.as_tensor(self.confidence), bins).numpy()
 
     def ece(self, bins: int = BINS, weights: np.ndarray | None = None) -> float:
-        """Σ_b |E[a (m − f) 1_b]|: the ECE of the population under the density a; 1 where not given."""
+        """Σ_b |E[a (m − f) 1_b]|: the ECE of the population under the density a, 1 unless given."""
         mass = self.probability if weights is None else self.probability * weights
         return float(np.abs(np.bincount(self.bins(bins), mass * self.gap)).sum())
 
@@ -100,7 +100,7 @@ class Finite(ABC):
 
     @property
     def residual(self) -> np.ndarray:
-        """D = Y − f of both outcomes of each configuration: it comes true, it does not. [M, 2]"""
+        """D = Y − f of each configuration if the event comes true, and if it does not. [M, 2]"""
         return np.stack([1 - self.confidence, -self.confidence], axis=1)
 
     @property
@@ -114,7 +114,7 @@ class Finite(ABC):
         return np.array([chance @ (tilt(squares, float(e), chance) * squares) for e in epsilons])
 
     def worst_ece(self, epsilons: np.ndarray, bins: int = BINS) -> np.ndarray:
-        """The largest ECE over the same densities: `fragility`, where labels may shift too."""
+        """The largest ECE over the same densities: like `fragility`, but labels shift too."""
         used, index = np.unique(self.bins(bins), return_inverse=True)
         signs, chance = np.array(list(product([-1.0, 1.0], repeat=len(used)))), self.chance.ravel()
         scores = (signs[:, index, None] * self.residual).reshape(len(signs), -1)
@@ -123,7 +123,7 @@ class Finite(ABC):
     def fragility(self, epsilons: np.ndarray, bins: int = BINS, *, regions_only: bool = False) -> np.ndarray:
         """The largest ECE over reweightings of the configurations within KL radius ε; exact.
 
-        Σ_b |E[a h 1_b]| is the largest of E[a s_b h] over signs s: every sign pattern is tried, each with its
+        Σ_b |E[a h 1_b]| is the largest of E[a s_b h] over signs s: this tries every sign pattern with its
         exponential tilt. regions_only: the density depends on the leading expert alone.
         """
         used, index = np.unique(self.bins(bins), return_inverse=True)

@@ -1,4 +1,4 @@
-"""Worlds of several classes where the truth is known: the event is that the predicted class is right.
+"""Worlds of several classes; the event is that the predicted class is right.
 
 >>> world = cancelling(seed=0, delta=0.1)
 >>> round(world.hidden, 6), round(world.level_set_error, 6)
@@ -78,7 +78,7 @@ def calibrated(seed: int, experts: int = 3, classes: int = 5, configurations: in
 
 
 def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, classes: int = 5) -> Multiclass:
-    """Overconfident outright: m = f^(1/T) / (f^(1/T) + (1 − f)^(1/T)) of the predicted class, f alone."""
+    """Overconfident everywhere: m = f^(1/T) / (f^(1/T) + (1 − f)^(1/T)) of the predicted class."""
     world = calibrated(seed, experts, classes)
     f = world.confidence
     up, down = f ** (1 / temperature), (1 - f) ** (1 / temperature)
@@ -88,9 +88,9 @@ def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, classes
 def cancelling(
     seed: int, delta: float = 0.1, experts: int = 3, classes: int = 5, levels: int = 40
 ) -> Multiclass:
-    """Calibrated only by cancellation: each level p is reached twice, with m = p + δ and p − δ.
+    """Calibrated only by cancellation: each level p occurs twice, with m = p + δ and p − δ.
 
-    Twins have the same experts in another order: one leads with p + δ, the next one with p − δ.
+    The two have the same experts in another order: where m = p + δ one leads, where m = p − δ the next.
     """
     random = np.random.default_rng(seed)
     routing = -np.sort(-random.dirichlet(np.full(experts, 1.5), size=levels), axis=1)
@@ -112,7 +112,7 @@ def cancelling(
 
 
 def _with(world: Multiclass, correct: np.ndarray) -> Multiclass:
-    """The same world where the predicted class is right that often; the others keep their ratios."""
+    """The same world with this probability of the predicted class; the others keep their ratios."""
     mixture, rows = world.mixture, np.arange(len(correct))
     predicted = mixture.argmax(axis=1)
     truth = mixture * ((1 - correct) / (1 - world.confidence))[:, None]

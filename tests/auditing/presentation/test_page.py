@@ -7,6 +7,8 @@ import pytest
 import calmoe
 import chromium
 from calmoe import worlds
+from calmoe.auditing.audit_report import SECTIONS
+from calmoe.auditing.presentation.page import page as fill
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +23,9 @@ def page(report, tmp_path_factory):
 
 
 def test_every_section_with_a_figure_teaches_how_to_read_it_in_two_sentences(report):
-    from calmoe.auditing.presentation.page import page as fill
-
     one = b"\x89PNG\r\n\x1a\n" + bytes(16)
-    filled = fill(report, {name: (one, drawn.alt) for name, drawn in report.figures().items()})
+    pictures = {name: (one, drawn.alt) for name, drawn in report.figures().items()}
+    filled = fill(report, SECTIONS, pictures, {})
     assert sum(len(section.figures) for section in filled.sections) == len(report.figures())
     for section in filled.sections:
         assert section.how

@@ -9,13 +9,13 @@ from scipy.special import logsumexp
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, certificates, fragility
-from calmoe.auditing.sections.certificates import _bernstein, _tail, _worst, _worst_signed
-from calmoe.auditing.statistics.tilting import divergence, tilt
+from calmoe.auditing.statistics.tilting import tilt
+from calmoe.auditing.statistics.worst_case import bernstein, tail, worst, worst_signed
 from calmoe.objectives import cvar, entropic_risk
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
 from sizes import at_size, most
-from strategies import seeds
+from strategies import divergence, seeds
 
 RADII = (0.0, 0.02, 0.1, 0.3)
 
@@ -27,7 +27,7 @@ def cross_entropy(predictions):
 @given(seeds, st.floats(0.001, 0.6))
 def test_the_sample_value_is_the_least_of_the_dual_and_every_eta_bounds_it(seed, epsilon):
     losses = np.random.default_rng(seed).gamma(1.0, size=60)
-    found = _worst(losses, epsilon)
+    found = worst(losses, epsilon)
     tensor = torch.as_tensor(losses)
     duals = [float(entropic_risk(tensor, eta)) + epsilon / eta for eta in np.geomspace(1e-2, 1e2, 120)]
     assert min(duals) >= found.value - 1e-9
@@ -65,7 +65,7 @@ def test_the_signed_value_is_the_largest_over_all_sign_patterns(seed):
     for epsilon in (0.0, 0.05, 0.4):
         scores = patterns[:, index] * residual
         best = (tilt(scores, epsilon) * scores).mean(axis=1).max()
-        found = _worst_signed(residual, index, 6, epsilon).value
+        found = worst_signed(residual, index, 6, epsilon).value
         assert best - 1e-9 <= found <= best + 0.02
         if epsilon:
             dual = min(
@@ -143,11 +143,11 @@ def test_an_impossible_label_makes_the_cross_entropy_infinite():
 
 def test_certain_and_equal_rows():
     confidence, index = np.full(400, 0.25), np.zeros(400, int)
-    assert _worst(confidence, 0.3).value == pytest.approx(0.25)
-    assert _worst_signed(-confidence, index, 1, 0.3).value == pytest.approx(0.25)
-    assert 0.25 < _bernstein([confidence], index, 1, 7.0) < 0.3
-    assert _tail(confidence, 2.0, 0.95).value == pytest.approx(0.25)
-    assert _worst(np.array([0.0, 1.0]), 5.0).value == pytest.approx(1.0)
+    assert worst(confidence, 0.3).value == pytest.approx(0.25)
+    assert worst_signed(-confidence, index, 1, 0.3).value == pytest.approx(0.25)
+    assert 0.25 < bernstein([confidence], index, 1, 7.0) < 0.3
+    assert tail(confidence, 2.0, 0.95).value == pytest.approx(0.25)
+    assert worst(np.array([0.0, 1.0]), 5.0).value == pytest.approx(1.0)
 
 
 def test_predictions_that_are_certain_and_right():
@@ -164,7 +164,7 @@ def test_choosing_bin_by_bin_bounds_every_pattern_of_choices(seed):
     random = np.random.default_rng(seed)
     index, n = random.integers(0, 4, 50), 50
     choices = [random.beta(0.5, 2, 50), random.beta(2, 0.5, 50)]
-    bound = _bernstein(choices, index, 4, 5.0)
+    bound = bernstein(choices, index, 4, 5.0)
     for pattern in np.ndindex(2, 2, 2, 2):
         values = np.choose(np.array(pattern)[index], choices)
         assert (

@@ -5,11 +5,11 @@ import pytest
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, fragility
-from calmoe.auditing.sections.fragility import Seen, _best, _informed, _regional
-from calmoe.auditing.statistics.tilting import divergence
+from calmoe.auditing.statistics.adversaries import Seen, best_signs, informed, regional
 from calmoe.worlds import WORLDS
 from oracle import oracle
 from sizes import at_size, least, most, most_square
+from strategies import divergence
 
 RADII = (0.0, 0.02, 0.1, 0.3)
 
@@ -28,7 +28,7 @@ def test_who_knows_the_truth_attains_the_true_curve(name, seed):
     world = WORLDS[name](seed)
     rows = known(world)
     for radius, true in zip(RADII, world.fragility(np.array(RADII)), strict=True):
-        density, signs = _informed(rows, rows, radius, 15)
+        density, signs = informed(rows, rows, radius, 15)
         assert density.mean() == pytest.approx(1)
         assert divergence(density) <= radius + 1e-9
         forced = (density * signs[rows.binned] * rows.residual).mean()
@@ -40,7 +40,7 @@ def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
     world = worlds.miscalibrated(seed, temperature=3.0)
     rows = known(world)
     for radius, true in zip(RADII, world.fragility(np.array(RADII), regions_only=True), strict=True):
-        density, signs = _regional(rows, rows, radius, 15)
+        density, signs = regional(rows, rows, radius, 15)
         for k in np.unique(rows.region):
             assert np.ptp(density[rows.region == k]) == 0
         assert divergence(density) <= radius + 1e-9
@@ -51,7 +51,7 @@ def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
 def test_of_several_sign_patterns_the_one_that_pushes_furthest():
     pushes = {(1.0, 1.0): [0.1, 0.1], (-1.0, -1.0): [-0.3, -0.3]}
     ones = np.ones(2)
-    assert _best([ones, -ones], lambda signs: np.array(pushes[tuple(signs)])).tolist() == [-1, -1]
+    assert best_signs([ones, -ones], lambda signs: np.array(pushes[tuple(signs)])).tolist() == [-1, -1]
 
 
 def test_the_curves_of_a_cancelling_world():

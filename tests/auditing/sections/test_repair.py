@@ -6,8 +6,8 @@ import torch
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, repair
-from calmoe.auditing.presentation.repair_page import in_short, table, words
-from calmoe.auditing.sections.repair import _eces, later_fits
+from calmoe.auditing.presentation.verdict import remedy
+from calmoe.auditing.sections.repair import _eces, comparison_table, later_fits, sentences
 from calmoe.predictions import Predictions
 
 
@@ -59,8 +59,8 @@ def test_a_cancelling_world_is_seen_to_be_mended(found):
     assert found.nll.change.high < 0
     assert found.witness.change.high < 0
     assert found.witness.temperature.low > 0.05
-    assert "+" not in table(found).rows[0][3].text
-    assert "changes the NLL by −0.0" in words(found)
+    assert "+" not in comparison_table(found).rows[0][3].text
+    assert "changes the NLL by −0.0" in sentences(found)
 
 
 def test_a_clean_world_is_left_alone():
@@ -69,8 +69,8 @@ def test_a_clean_world_is_left_alone():
     for part in (found.nll, found.ece, found.witness, found.accuracy):
         assert part.temperature == part.repaired
         assert (part.change.value, part.change.low, part.change.high) == pytest.approx((0, 0, 0), abs=1e-9)
-    assert "none is offered beyond a temperature" in words(found)
-    assert [entry.text for entry in table(found).rows[1][3:]] == ["0.0000", "[0.0000, 0.0000]"]
+    assert "none is offered beyond a temperature" in sentences(found)
+    assert [entry.text for entry in comparison_table(found).rows[1][3:]] == ["0.0000", "[0.0000, 0.0000]"]
 
 
 def test_impossible_labels_are_counted_and_left_out_of_the_nll():
@@ -102,4 +102,4 @@ def test_the_change_of_the_ece_holds_both_ends():
 def test_probabilities_worse_than_uniform_ones_are_told_so():
     probs = torch.rand(400, 3, generator=torch.Generator().manual_seed(0)).softmax(1)
     wrong = Predictions.from_probs(probs, probs.argmin(1))
-    assert in_short(repair(wrong)) == "No temperature mends them: uniform probabilities would do better."
+    assert remedy(repair(wrong)) == "No temperature mends them: uniform probabilities would do better."

@@ -17,20 +17,21 @@ from calmoe import worlds
 from calmoe.auditing import Configurations, density_ratio, predict_target
 from calmoe.auditing.statistics.estimates import predicted_gaps
 from calmoe.auditing.statistics.splits import seeds
-from calmoe.auditing.statistics.tilting import divergence
 from calmoe.auditing.target.assumption import plausibility
+from calmoe.auditing.target.checks import check_target
 from calmoe.auditing.target.cross_fit import Learned, learn, predicted_mean
 from calmoe.auditing.target.density import FOLDS, _auc
 from calmoe.auditing.target.losses import losses_of
-from calmoe.auditing.target.predict import _binned, check_target
+from calmoe.auditing.target.scores import _binned
+from calmoe.auditing.target.shift import Shift
 from calmoe.calibration import ShiftedTemperature, Temperature
-from calmoe.cli import app
+from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
 from sizes import at_size, least, most, most_square
-from strategies import random_output
+from strategies import divergence, random_output
 
 WORLD = worlds.cancelling(0)
 ELSEWHERE = worlds.shifted(WORLD, 0, 0.3)
@@ -434,9 +435,13 @@ def test_intervals_cover_and_the_test_keeps_its_level_for_who_knows(name, known)
         learned = Learned(source=gap[drawn], by_fold=np.tile(gap[drawn_there], (FOLDS, 1)))
         accuracy = predicted_mean(here.residual, there.confidence, learned, weights, noise=here.noise)
         errors.append((accuracy.value - target.accuracy) / accuracy.standard_error)
-        predicted = _binned(here, there, learned, weights, 15, 0.95)["ece"]
-        covered += predicted.low <= target.ece() <= predicted.high
         ratio = SimpleNamespace(weights=weights)
+        shift = Shift(
+            source=samples[0], target=samples[1], here=here, there=there, ratio=ratio, learned=learned,
+            of="top", bins=15, level=0.95,
+        )  # fmt: skip
+        predicted = _binned(shift)["ece"]
+        covered += predicted.low <= target.ece() <= predicted.high
         p_values.append(plausibility(there, learned.by_fold, here, learned.source, ratio).p_value)
     assert np.mean(np.square(errors)) <= most_square(times)
     assert covered >= least(times)

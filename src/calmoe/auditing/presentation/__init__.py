@@ -1,1 +1,1 @@
-"""An audit in words, in figures and on a page."""
+"""What the sections share: the verdict, the page's frame, the glossary, the figures' style."""

@@ -1,6 +1,12 @@
-"""What the words and signs of the page mean."""
+"""What the audit calls things, and what the words and signs of its page mean."""
 
+from typing import TYPE_CHECKING
+
+from calmoe.metrics.checks import Of
 from calmoe.render.grid import Grid, Heading, label
+
+if TYPE_CHECKING:
+    from calmoe.auditing.audit_report import AuditReport
 
 WORDS = {
     "f": "the mixture's probability that its predicted class is right (or that the label is the one asked)",
@@ -23,8 +29,18 @@ WORDS = {
 }
 
 
+def rate_name(of: Of) -> str:
+    """What E[Y] is called."""
+    return "accuracy" if of == "top" else f"share of label {of}"
+
+
+def subject_name(report: "AuditReport") -> str:
+    """What is audited: a model without experts is no mixture."""
+    return "mixture" if report.num_experts > 1 else "model"
+
+
 def glossary() -> Grid:
-    """A word a line."""
+    """One word a line."""
     rows = tuple((label(word, word), label(meaning, meaning)) for word, meaning in WORDS.items())
     headings = (Heading("word", ("word",)), Heading("meaning", ("meaning",)))
     return Grid("Words and signs of this page", headings, (rows,))

@@ -1,1 +1,1 @@
-"""What an audit looks at, a module a section."""
+"""What the audit looks at: one section a file, its numbers, words, tables, figures and page part."""

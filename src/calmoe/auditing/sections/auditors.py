@@ -4,20 +4,32 @@
 Both add up to 1 at every f, so that all moments of a kind together sum to E[Y − f].
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from calmoe.auditing.configurations import CHUNK, Configurations
+from calmoe.auditing.presentation.figures import FULL, Figure
+from calmoe.auditing.presentation.numbers import headings, in_words
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, within
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
+from calmoe.render.grid import Grid, decimal, interval, label, number, signed
+from calmoe.render.page import Picture, Point
 
-MOST_AUDITORS = 3000  # their joint law takes a matrix of its square
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from calmoe.auditing.audit_report import AuditReport
+
+MOST_AUDITORS = 3000  # their joint law takes a matrix with the square of that many entries
 MOST_CELLS = 1 << 24  # rows times auditors at a time
-ENOUGH = 100  # effective rows below which an auditor has no interval and no normalised residual
+ENOUGH = 100  # effective rows: with fewer, an auditor has no interval and no normalised residual
 Kind = Literal["indicator", "hat"]
 
 
@@ -66,7 +78,7 @@ def levels(confidence: np.ndarray, bins: int, kind: Kind = "indicator") -> np.nd
 
 
 def check_size(experts: int, bins: int) -> None:
-    """Refuse more auditors than a machine can hold, before anything is computed."""
+    """Refuse more auditors than a machine can hold, before the work begins."""
     if experts * bins > MOST_AUDITORS:
         raise InputError(
             f"{experts} experts x {bins} bins are more than the {MOST_AUDITORS} that an audit takes: "
@@ -82,48 +94,23 @@ def auditors(
     level: float = LEVEL,
     draws: int = 4000,
 ) -> Auditors:
-    """All moments of one kind; the critical value is the quantile of the largest |z| of their joint law."""
-    residual, n = configurations.residual, len(configurations)
-    experts = configurations.num_experts
+    """All moments of one kind; the critical value is the quantile of the largest |z| in their joint law."""
+    experts, n = configurations.num_experts, len(configurations)
     check_size(experts, bins)
     nodes = (np.arange(bins) + 0.5) / bins if kind == "indicator" else np.arange(bins + 1) / bins
-    size = experts * len(nodes)
-    mass, squares, fourth, signed, moments, expected = (np.zeros(size) for _ in range(6))
-    products, chunk = np.zeros((size, size)), min(CHUNK, MOST_CELLS // size)
-    for start in range(0, n, chunk):
-        rows = slice(start, start + chunk)
-        phi = levels(configurations.confidence[rows], bins, kind)
-        g = (configurations.routing[rows, :, None].astype(np.float64) * phi[:, None, :]).reshape(-1, size)
-        pushed = g * residual[rows, None]
-        mass += g.sum(axis=0)
-        moments += pushed.sum(axis=0)
-        squares += (g**2).sum(axis=0)
-        fourth += ((pushed**2) ** 2).sum(axis=0)
-        signed += (g * pushed).sum(axis=0)
-        expected += configurations.noise[rows] @ g**2
-        products += pushed.T @ pushed
-    mass, squares, fourth, signed, moments, products = (
-        total / n for total in (mass, squares, fourth, signed, moments, products)
-    )
-    covariance = (products - np.outer(moments, moments)) / n
+    means = _means(configurations, kind, bins, experts * len(nodes))
+    covariance = (means.products - np.outer(means.moments, means.moments)) / n
+    ratio, variance, ratio_variance = _variances(means, np.diag(covariance), n)
     with np.errstate(divide="ignore", invalid="ignore"):
-        effective = np.where(squares > 0, n * mass**2 / squares, 0.0)
-        freedom = np.diag(products) ** 2 * n / fourth - 1  # rows that carry the variance, less one
-        ratio = moments / mass
-        # two imagined rows of residual ½, as in Agresti and Coull's interval: few rows never look certain
-        unit = np.where(mass > 0, (squares / mass) ** 2 / n, 0.0)  # what one row adds, of usual weight
-        expected = np.minimum(expected / n, RARE * unit)  # errors that are expected though none was seen
-        imagined = 0.5 * unit + np.maximum(expected - np.diag(products), 0.0)
-        spread = np.diag(products) - 2 * ratio * signed + ratio**2 * squares
-        ratio_variance = (spread + imagined) / mass**2 / n
-        variance = np.diag(covariance) + imagined / n
+        effective = np.where(means.squares > 0, n * means.mass**2 / means.squares, 0.0)
+        carrying = np.diag(means.products) ** 2 * n / means.fourth  # effective rows that carry the variance
     enough = (effective >= ENOUGH) & (np.diag(covariance) > 0)
     critical = _critical(covariance[np.ix_(enough, enough)], level, draws)
-    wider = stdtrit(np.maximum(np.nan_to_num(freedom), 1.0), ndtr(critical))  # Student's t
+    wider = stdtrit(np.maximum(np.nan_to_num(carrying - 1), 1.0), ndtr(critical))  # Student's t
     half = np.where(enough, wider * np.sqrt(variance), np.nan)
     ratio_half = np.where(enough, wider * np.sqrt(np.maximum(ratio_variance, 0.0)), np.nan)
     ratio = np.where(enough, ratio, np.nan)
-    worst = within(mean(residual**2, level), 0.0, 1.0)
+    worst = within(mean(configurations.residual**2, level), 0.0, 1.0)
 
     def table(values: np.ndarray) -> np.ndarray:
         return values.reshape(experts, len(nodes))
@@ -131,23 +118,71 @@ def auditors(
     return Auditors(
         kind=kind,
         nodes=nodes,
-        moments=table(moments),
-        low=table(np.maximum(moments - half, -1.0)),
-        high=table(np.minimum(moments + half, 1.0)),
-        mass=table(mass),
+        moments=table(means.moments),
+        low=table(np.maximum(means.moments - half, -1.0)),
+        high=table(np.minimum(means.moments + half, 1.0)),
+        mass=table(means.mass),
         effective=table(effective),
         normalised=table(ratio),
         normalised_low=table(np.maximum(ratio - ratio_half, -1.0)),
         normalised_high=table(np.minimum(ratio + ratio_half, 1.0)),
-        sharper=table(np.sqrt(squares * worst.value)),
-        bound=Estimate(
-            worst.value**0.5,
-            worst.low**0.5,
-            worst.high**0.5,
-            worst.standard_error / (2 * max(worst.value, 1e-12) ** 0.5),
-        ),
+        sharper=table(np.sqrt(means.squares * worst.value)),
+        bound=_root(worst),
         critical=critical,
     )
+
+
+class _Means(NamedTuple):
+    """Means over all rows, auditor by auditor [A]."""
+
+    mass: np.ndarray  # E[g]
+    squares: np.ndarray  # E[g²]
+    moments: np.ndarray  # E[g D]
+    signed: np.ndarray  # E[g² D]
+    fourth: np.ndarray  # E[g⁴ D⁴]
+    expected: np.ndarray  # E[g² f (1 − f)]
+    products: np.ndarray  # [A, A] E[g g' D²]
+
+
+def _means(configurations: Configurations, kind: Kind, bins: int, size: int) -> _Means:
+    residual, n = configurations.residual, len(configurations)
+    mass, squares, moments, signed, fourth, expected = (np.zeros(size) for _ in range(6))
+    products, chunk = np.zeros((size, size)), min(CHUNK, MOST_CELLS // size)
+    for start in range(0, n, chunk):
+        rows = slice(start, start + chunk)
+        phi = levels(configurations.confidence[rows], bins, kind)
+        g = (configurations.routing[rows, :, None].astype(np.float64) * phi[:, None, :]).reshape(-1, size)
+        weighted = g * residual[rows, None]
+        mass += g.sum(axis=0)
+        moments += weighted.sum(axis=0)
+        squares += (g**2).sum(axis=0)
+        fourth += ((weighted**2) ** 2).sum(axis=0)
+        signed += (g * weighted).sum(axis=0)
+        expected += configurations.noise[rows] @ g**2
+        products += weighted.T @ weighted
+    totals = (mass, squares, moments, signed, fourth, expected, products)
+    return _Means(*(total / n for total in totals))
+
+
+def _variances(means: _Means, sampled: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The normalised residuals E[g D] / E[g], the variance of the moments, and that of these residuals. [A]
+
+    sampled: the variance of the moments as the rows show it.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = means.moments / means.mass
+        # two imagined rows of residual ½, as in Agresti and Coull's interval: few rows never look certain
+        unit = np.where(means.mass > 0, (means.squares / means.mass) ** 2 / n, 0.0)  # one row of usual weight
+        expected = np.minimum(means.expected, RARE * unit)  # errors expected even where the rows show none
+        squares = np.diag(means.products)
+        imagined = 0.5 * unit + np.maximum(expected - squares, 0.0)
+        spread = squares - 2 * ratio * means.signed + ratio**2 * means.squares
+        return ratio, sampled + imagined / n, (spread + imagined) / means.mass**2 / n
+
+
+def _root(square: Estimate) -> Estimate:
+    error = square.standard_error / (2 * max(square.value, 1e-12) ** 0.5)
+    return Estimate(square.value**0.5, square.low**0.5, square.high**0.5, error)
 
 
 def _critical(covariance: np.ndarray, level: float, draws: int) -> float:
@@ -159,3 +194,138 @@ def _critical(covariance: np.ndarray, level: float, draws: int) -> float:
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     largest = np.abs(np.random.default_rng(0).normal(size=(draws, len(scale))) @ root.T).max(axis=1)
     return max(float(np.quantile(largest, level)), float(ndtri((1 + level) / 2)))
+
+
+# --- how the report shows it --------------------------------------------------------------------------------
+
+CAPTION = (
+    "Red cells are more often right than they say and blue ones less, where that expert has "
+    "weight and the mixture that confidence; a dot marks what differs from zero, all cells taken together. "
+    "A row of one colour blames an expert, a column a level of confidence, and colours that change within a "
+    "column are errors that cancel."
+)
+ALONE_CAPTION = (  # without experts
+    "Red bins are more often right than they say and blue ones less; a dot marks what differs "
+    "from zero, all bins taken together. Colours that change along the line are errors of both signs."
+)
+HATS_CAPTION = (
+    "The same with hats, 1 at one node and 0 at the next, so that a row counts for the two nodes "
+    "beside it. What shows in both figures does not hang on where the bins' edges fall."
+)
+NODES = {"indicator": "bin's centre", "hat": "where the hat is 1"}
+LISTED = 10  # moments in the table
+
+
+def sentences(auditors: Auditors, mixed: bool) -> str:
+    """How many moments differ from zero, and the largest; mixed: there are several experts."""
+    judged = int((~np.isnan(auditors.low)).sum())
+    if not judged:
+        nobody = f"no expert has {ENOUGH} effective rows in any bin" if mixed else f"no bin has {ENOUGH} rows"
+        text = f"{nobody}, so that no moment is judged"
+    else:
+        moments = "expert-and-bin moments" if mixed else "bins' moments"
+        text = f"{int(auditors.found.sum())} of {judged} {moments} differ from zero"
+    if auditors.found.any():
+        clear = np.where(auditors.found, auditors.moments, 0)
+        k, j = np.unravel_index(np.abs(clear).argmax(), clear.shape)
+        whose, largest = f"expert {k}'s " if mixed else "", decimal(auditors.moments[k, j], 4, "+")
+        text += f"; the largest, {largest}, is {whose}at confidence {auditors.nodes[j]:.2f}"
+        if not np.isnan(auditors.normalised[k, j]):
+            text += f" (a residual of {decimal(auditors.normalised[k, j], 3, '+')} there)"
+    return text + f". The bound √J on every one of them is {in_words(auditors.bound)}."
+
+
+def draw_heat_map(auditors: Auditors, canvas: "Canvas") -> str:
+    """The moments, experts down and confidence across; dots mark those that differ from zero."""
+    from matplotlib.colors import TwoSlopeNorm
+
+    used = auditors.mass.sum(axis=0) > 0
+    moments, marked = auditors.moments[:, used], auditors.found[:, used]
+    mixed = len(moments) > 1
+    axes = canvas.add_subplot()
+    widest = np.nan_to_num(auditors.high - auditors.moments).max()  # on this scale mere noise stays pale
+    most = max(float(np.abs(moments).max()), float(widest), 1e-6)
+    image = axes.imshow(moments, cmap="RdBu_r", norm=TwoSlopeNorm(0, -most, most), aspect="auto")
+    for k, j in np.argwhere(marked):
+        axes.plot(j, k, marker="o", color="black", markersize=3)
+    axes.set_xticks(range(int(used.sum())), [f"{node:.2f}" for node in auditors.nodes[used]])
+    names = [f"expert {k}" if mixed else "all rows" for k in range(len(moments))]
+    axes.set_yticks(range(len(moments)), names)
+    axes.set(xlabel=f"confidence of the {'mixture' if mixed else 'model'} ({NODES[auditors.kind]})")
+    canvas.colorbar(image, ax=axes, label="E[r φ(f) (Y − f)]")
+    return (
+        f"Moments of {moments.size} {auditors.kind} auditors, largest {np.abs(moments).max():.4f}; "
+        f"{int(marked.sum())} differ from zero. The bound √J is {in_words(auditors.bound)}."
+    )
+
+
+def _largest_table(auditors: Auditors, mixed: bool) -> Grid:
+    """The largest moments that differ from zero."""
+    clear = np.abs(np.where(auditors.found, auditors.moments, 0.0))
+    order = np.argsort(-clear, axis=None)[: min(LISTED, int(auditors.found.sum()))]
+    rows = tuple(
+        (
+            label(f"expert {k}" if mixed else "all rows", f"expert_{k}"),
+            number(float(auditors.nodes[j])),
+            signed(float(auditors.moments[k, j]), decimals=4),
+            interval(float(auditors.low[k, j]), float(auditors.high[k, j])),
+            signed(float(auditors.normalised[k, j])),
+            interval(float(auditors.normalised_low[k, j]), float(auditors.normalised_high[k, j])),
+        )
+        for k, j in zip(*np.unravel_index(order, clear.shape), strict=True)
+    )
+    columns = headings(
+        ("auditor", "expert"),
+        ("confidence", "confidence"),
+        ("moment", "moment*"),
+        ("normalised", "normalised*"),
+    )
+    return Grid("The largest moments that differ from zero", columns, (rows,))
+
+
+def _check(material: Material) -> None:
+    check_size(material.predictions.num_experts, material.bins)
+
+
+def _compute(material: Material, inside: Inside) -> Findings:
+    def measured(kind: Kind) -> Auditors:
+        return auditors(material.configurations, kind=kind, bins=material.bins, level=material.level)
+
+    return Findings({"indicators": measured("indicator"), "hats": measured("hat")})
+
+
+def _summary(report: "AuditReport") -> Point:
+    return Point("Auditors", sentences(report.indicators, report.num_experts > 1))
+
+
+def _figures(report: "AuditReport") -> list[Figure]:
+    experts = report.num_experts
+    height, caption = 0.9 + 0.28 * experts, CAPTION if experts > 1 else ALONE_CAPTION
+    return [
+        Figure("auditors", caption, FULL, height, partial(draw_heat_map, report.indicators)),
+        Figure("hats", HATS_CAPTION, FULL, height, partial(draw_heat_map, report.hats)),
+    ]
+
+
+def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
+    mixed = report.num_experts > 1
+    largest = _largest_table(report.indicators, mixed)
+    return PageSection(
+        heading="Auditors",
+        how=f"E[r φ(f) (Y − f)] by {'expert and ' if mixed else ''}confidence. Red: more often right "
+        f"than said; blue: less. No moment can exceed √J = {report.indicators.bound.value:.3f}.",
+        tables=[largest] if largest.rows else [],
+        notes=[] if largest.rows else ["No moment differs from zero."],
+        figures=pictures,
+    )
+
+
+SECTION = Section(
+    name="auditors",
+    cost=1,
+    compute=_compute,
+    check=_check,
+    summary=_summary,
+    figures=_figures,
+    page=_page,
+)

@@ -12,23 +12,32 @@ What a certificate cannot know is m(S): if every configuration came true always 
 E|D|, and rows that are seen once cannot tell. A calibrated mixture is therefore certified for more than zero.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from scipy.optimize import minimize_scalar
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.sections.fragility import RADII
+from calmoe.auditing.presentation.figures import BLUE, COLUMN, GREY, ORANGE, VERMILION, Figure
+from calmoe.auditing.presentation.glossary import subject_name
+from calmoe.auditing.presentation.numbers import headings
+from calmoe.auditing.sections.fragility import RADII, Fragility, quoted
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
 from calmoe.auditing.statistics.estimates import Estimate
-from calmoe.auditing.statistics.tilting import tilt
+from calmoe.auditing.statistics.worst_case import Worst, tail, upper_bounds, worst, worst_signed
 from calmoe.defaults import BINS, LEVEL
-from calmoe.objectives import cvar
+from calmoe.render.grid import Entry, Grid, count, label, number
+from calmoe.render.page import Picture, Point
 
-ETAS = np.geomspace(0.1, 60.0, 20)  # where E[e^{ηL}] is bounded for the population; and its limit, η = 0
-ENOUGH = 100  # effective rows below which a sample's entropic risk rests on a handful of rows
-SOME = 200_000  # rows that stand for all where only a comparison is drawn
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from calmoe.auditing.audit_report import AuditReport
+
+ENOUGH = 100  # effective rows: with fewer, a sample's entropic risk rests on a handful of rows
+SOME = 200_000  # rows that stand for all where the report only compares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,202 +98,243 @@ def certificates(
     bins: int = BINS,
     level: float = LEVEL,
 ) -> Certificates:
-    """Certify; cross_entropy [N] is the mixture's −log f_y, left out where not given.
+    """Certify; cross_entropy [N] is the mixture's −log f_y, which has a certificate only where given.
 
-    The upper bounds take no asymptotics. For one η, Maurer and Pontil's empirical Bernstein bound holds for
-    the mean of e^{ηL}, a bounded variable, with probability 1 − δ; for 21 η together with δ = (1 − level)/21;
-    where it holds for these, it holds for every ε at once, whichever η the data then make the least. The
-    worst signs of the population are not random, so that they need no union over sign patterns.
+    The worst signs of the population are not random, and so need no union over sign patterns.
 
     >>> from calmoe.worlds.binary import cancelling
     >>> world = cancelling(seed=0)
-    >>> found = certificates(Configurations.of(world.sample(4000, seed=0)), radii=(0.0, 0.1))
-    >>> bool(world.fragility(np.array([0.1]))[0] < found.signed.ece[1].high < found.squared.ece[1].high)
+    >>> certified = certificates(Configurations.of(world.sample(4000, seed=0)), radii=(0.0, 0.1))
+    >>> truth = world.fragility(np.array([0.1]))[0]
+    >>> bool(truth < certified.signed.ece[1].high < certified.squared.ece[1].high)
     True
     """
     residual, index = configurations.residual, configurations.bins(bins)
-    confidence, squares, one = configurations.confidence, residual**2, np.zeros(len(configurations), int)
-    free = np.maximum(confidence, 1 - confidence)
-    label_free = np.array([_worst(free, radius).value for radius in radii])
-    some = slice(None, None, -(-len(confidence) // SOME))
-    outcomes = np.concatenate([1 - confidence[some], -confidence[some]])  # if m = f: two of them a row
-    chances = np.concatenate([confidence[some], 1 - confidence[some]])
-    twice = np.concatenate([index[some]] * 2)
-
-    def certificate(loss: str, found: list[Worst], upper: np.ndarray, root: bool = True) -> Certificate:
-        risk = tuple(
-            Estimate(worst.value, -np.inf, max(float(high), worst.value), worst.standard_error)
-            for worst, high in zip(found, upper, strict=True)
-        )
-        ece = tuple(map(_root, risk)) if root else risk
-        return Certificate(
-            loss=loss,
-            radii=np.array(radii),
-            risk=risk,
-            ece=ece,
-            eta=np.array([worst.eta for worst in found]),
-            effective=np.array([worst.effective for worst in found]),
-            vacuous=np.array([point.high for point in ece]) >= label_free,
-        )
-
+    squares, confidence = residual**2, configurations.confidence
+    surest = np.maximum(confidence, 1 - confidence)
+    label_free = np.array([worst(surest, radius).value for radius in radii])
+    both_signs = upper_bounds([residual, -residual], index, bins, (-1.0, 1.0), radii, level)
+    one_bin = np.zeros(len(configurations), int)
+    certificate = partial(_certificate, radii=np.array(radii), label_free=label_free)
     return Certificates(
         signed=certificate(
             "signed residual",
-            [_worst_signed(residual, index, bins, radius) for radius in radii],
-            _upper([residual, -residual], index, bins, (-1.0, 1.0), radii, level),
-            root=False,
+            [worst_signed(residual, index, bins, radius) for radius in radii],
+            both_signs,
+            to_ece=lambda risk: risk,
         ),
         squared=certificate(
             "squared residual",
-            [_worst(squares, radius) for radius in radii],
-            _upper([squares], one, 1, (0.0, 1.0), radii, level),
+            [worst(squares, radius) for radius in radii],
+            upper_bounds([squares], one_bin, 1, (0.0, 1.0), radii, level),
+            to_ece=_root,
         ),
         cross_entropy=None
         if cross_entropy is None
         else certificate(
             "cross-entropy",
-            [_worst(cross_entropy, radius) for radius in radii],
+            [worst(cross_entropy, radius) for radius in radii],
             np.full(len(radii), np.inf),
+            to_ece=_root,
         ),
-        tail=tuple(_tail(squares, float(np.exp(radius)), level) for radius in radii),
+        tail=tuple(tail(squares, float(np.exp(radius)), level) for radius in radii),
         label_free=label_free,
-        calibrated=np.array(
-            [_worst_signed(outcomes, twice, bins, r, chances / chances.sum()).value for r in radii]
-        ),
+        calibrated=_if_calibrated(confidence, index, bins, radii),
     )
 
 
-def _root(point: Estimate) -> Estimate:
-    value = point.value**0.5
-    return Estimate(value, -np.inf, point.high**0.5, point.standard_error / (2 * max(value, 1e-12)))
+def _certificate(
+    loss: str,
+    cases: Sequence[Worst],
+    upper: np.ndarray,
+    *,
+    to_ece: Callable[[Estimate], Estimate],
+    radii: np.ndarray,
+    label_free: np.ndarray,
+) -> Certificate:
+    """cases: the worst case on these rows at each radius; upper: the population's bound; [R] all of them."""
+    risk = tuple(
+        Estimate(case.value, -np.inf, max(float(high), case.value), case.standard_error)
+        for case, high in zip(cases, upper, strict=True)
+    )
+    ece = tuple(map(to_ece, risk))
+    return Certificate(
+        loss=loss,
+        radii=radii,
+        risk=risk,
+        ece=ece,
+        eta=np.array([case.eta for case in cases]),
+        effective=np.array([case.effective for case in cases]),
+        vacuous=np.array([point.high for point in ece]) >= label_free,
+    )
 
 
-# --- these rows ---------------------------------------------------------------------------------------------
+def _root(risk: Estimate) -> Estimate:
+    value = risk.value**0.5
+    return Estimate(value, -np.inf, risk.high**0.5, risk.standard_error / (2 * max(value, 1e-12)))
 
 
-class Worst(NamedTuple):
-    """sup of E_a[L] over KL(a) ≤ ε, its standard error, the dual's η, Kish's effective rows."""
-
-    value: float
-    standard_error: float
-    eta: float
-    effective: float
-
-
-def _worst(losses: np.ndarray, epsilon: float, mass: np.ndarray | None = None) -> Worst:
-    """The primal: the exponential tilt with KL = ε. mass [N] sums to 1; equal where not given."""
-    n = len(losses)
-    if np.isinf(losses).any():  # at every η > 0 the entropic risk is infinite
-        return Worst(float("inf"), float("nan"), float("nan"), float(np.isinf(losses).sum()))
-    density = tilt(losses, epsilon, mass)
-    mass = np.full(n, 1 / n) if mass is None else mass
-    value = float(mass @ (density * losses))
-    low, high = (int(np.where(mass > 0, side * losses, np.inf).argmin()) for side in (1, -1))
-    eta, error = 0.0, float(mass @ (losses - value) ** 2 / n) ** 0.5
-    if epsilon > 0 and losses[high] > losses[low]:
-        with np.errstate(divide="ignore"):
-            eta = float((np.log(density[high]) - np.log(density[low])) / (losses[high] - losses[low]))
-        if eta > 0:
-            error = float(mass @ (density - 1) ** 2 / n) ** 0.5 / eta if eta < np.inf else float("nan")
-    return Worst(value, error, eta, n / float(mass @ density**2))
-
-
-def _worst_signed(
-    residual: np.ndarray, index: np.ndarray, bins: int, epsilon: float, mass: np.ndarray | None = None
-) -> Worst:
-    """`_worst` of s_b D, for the signs that are worst at the very η that is least for them.
-
-    Such a pair is a saddle point, and the value the largest ECE over reweightings of the rows. Where signs
-    and η chase each other, the value is the least over η of the dual with its worst signs: no less than that.
-    """
-    weight = np.full(len(residual), 1 / len(residual)) if mass is None else mass
-    signs = np.where(np.bincount(index, weight * residual, minlength=bins) >= 0, 1.0, -1.0)
-
-    def tilted(eta: float) -> np.ndarray:  # [2, B] E[e^{±ηD} 1_b]
-        return np.stack(
-            [np.bincount(index, weight * np.exp(sign * eta * residual), minlength=bins) for sign in (1, -1)]
-        )
-
-    tried = []
-    for _ in range(5):
-        found = _worst(signs[index] * residual, epsilon, mass)
-        if not 0 < found.eta < np.inf:
-            return found
-        up, down = tilted(found.eta)
-        worse = np.where(up >= down, 1.0, -1.0)
-        if (worse == signs)[up + down > 0].all():
-            return found
-        signs = worse
-        tried.append(np.log(found.eta))
-
-    def dual(log_eta: float) -> float:
-        eta = float(np.exp(log_eta))
-        return float((np.log(tilted(eta).max(axis=0).sum()) + epsilon) / eta)
-
-    between = minimize_scalar(dual, bounds=(min(tried) - 0.1, max(tried) + 0.1), method="bounded")
-    return found._replace(value=float(between.fun), eta=float(np.exp(between.x)))
-
-
-# --- the population -----------------------------------------------------------------------------------------
-
-
-def _upper(
-    choices: list[np.ndarray],
-    index: np.ndarray,
-    bins: int,
-    ends: tuple[float, float],
-    radii: tuple[float, ...],
-    level: float,
+def _if_calibrated(
+    confidence: np.ndarray, index: np.ndarray, bins: int, radii: tuple[float, ...]
 ) -> np.ndarray:
-    """An upper bound of inf over η of (log E[e^{ηL}] + ε)/η, for all radii together. [R]
-
-    L is in each bin that of `choices` [N] which is worse there for the population; all lie between `ends`.
-    """
-    log_term = float(np.log(2 * (len(ETAS) + 1) / (1 - level)))
-    low, high = ends
-    n, least = len(index), np.full(len(radii), np.inf)
-    for eta in (0.0, *ETAS):
-        if eta == 0.0:
-            scaled = [(choice - low) / (high - low) for choice in choices]
-            mean = low + (high - low) * _bernstein(scaled, index, bins, log_term)
-            least[np.array(radii) == 0] = mean
-            continue
-        bottom, top = np.exp(eta * low), np.exp(eta * high)
-        scaled = [(np.exp(eta * choice) - bottom) / (top - bottom) for choice in choices]
-        moment = bottom + (top - bottom) * min(_bernstein(scaled, index, bins, log_term), 1.0)
-        least = np.minimum(least, (np.log(moment) + np.array(radii)) / eta)
-    return np.minimum(least, high) if n > 1 else np.full(len(radii), high)
+    """The signed certificate on these rows if m(S) = f: each row comes true with probability f. [R]"""
+    some = slice(None, None, -(-len(confidence) // SOME))
+    f, binned = confidence[some], np.concatenate([index[some]] * 2)
+    outcomes, chances = np.concatenate([1 - f, -f]), np.concatenate([f, 1 - f])
+    mass = chances / chances.sum()
+    return np.array([worst_signed(outcomes, binned, bins, radius, mass).value for radius in radii])
 
 
-def _bernstein(choices: list[np.ndarray], index: np.ndarray, bins: int, log_term: float) -> float:
-    """max over choices of mean + √(2 V log(2/δ)/n) + 7 log(2/δ) / (3(n − 1)), for values in [0, 1].
+# --- how the report shows it --------------------------------------------------------------------------------
 
-    V is their variance. As √V ≤ (V/λ + λ)/2 and V ≤ the mean square about any κ, choices may be made bin by
-    bin.
-    """
-    n = len(index)
-    if n < 2:
-        return 1.0
-
-    def worst(values: list[np.ndarray]) -> tuple[float, np.ndarray]:
-        sums = np.stack([np.bincount(index, value, minlength=bins) for value in values])
-        return float(sums.max(axis=0).sum()) / n, sums.argmax(axis=0)
-
-    mean, chosen = worst(choices)
-    taken = choices[0] if len(choices) == 1 else np.choose(chosen[index], choices)
-    spread = max(float(taken.std()), 1e-9)
-    rate = (2 * log_term / n) ** 0.5
-    curved = rate / (2 * spread) * n / (n - 1)
-    bound, _ = worst([value + curved * (value - mean) ** 2 for value in choices])
-    return bound + rate * spread / 2 + 7 * log_term / (3 * (n - 1))
+CAPTION = (
+    "What is true lies between the demonstrated line and the certified ones, whose shades reach from these "
+    "rows up to what holds for all. A certified line near the dotted one is as low as noise allows; one at "
+    "the dashed line says nothing."
+)
 
 
-def _tail(losses: np.ndarray, gamma: float, level: float) -> Estimate:
-    """CVaR of losses in [0, 1]; the upper end moves as much mass to 1 as the band F ≥ F_n − c allows."""
-    tensor, n = torch.as_tensor(losses), len(losses)
-    band = float(np.sqrt(np.log(1 / (1 - level)) / (2 * n)))
-    value, rest = float(cvar(tensor, gamma)), 1 / gamma - band
-    high = gamma * (band + rest * float(cvar(tensor, 1 / rest))) if rest > 1 / n else 1.0
-    boundary = float(np.quantile(losses, 1 - 1 / gamma))
-    error = gamma * float(np.maximum(losses - boundary, 0.0).std()) / n**0.5
-    return Estimate(value, -np.inf, min(max(high, value), 1.0), error)
+def sentences(certificates: Certificates, level: float, subject: str = "mixture") -> str:
+    """What is certified at KL 0.1, by which loss, and where it says nothing."""
+    signed, squared, at = certificates.signed, certificates.squared, quoted(certificates.signed.radii)
+    radius, best, paper = signed.radii[at], signed.ece[at].high, squared.ece[at].high
+    if signed.vacuous[at] and squared.vacuous[at]:
+        text = (
+            f"vacuous at KL {radius:g}: the bounds on the ECE, {best:.3f} and through the squared residual "
+            f"{paper:.3f}, are not below {certificates.label_free[at]:.3f}, which would hold for any labels."
+        )
+    else:
+        text = (
+            f"whatever shifts by at most KL {radius:g}, labels included, the ECE stays below {best:.3f} "
+            f"({level:.0%} sure; a calibrated {subject} with these confidences would read "
+            f"{certificates.calibrated[at]:.3f} on its rows). Through the squared residual, the paper's way, "
+            f"below {paper:.3f}{', which is vacuous' if squared.vacuous[at] else ''}."
+        )
+        beyond = signed.radii[signed.vacuous]
+        if len(beyond):
+            text += f" From KL {beyond.min():g} on it is vacuous."
+    return text + _cross_entropy_sentence(certificates.cross_entropy, at)
+
+
+def _cross_entropy_sentence(certificate: Certificate | None, at: int) -> str:
+    if certificate is None:
+        return ""
+    value = certificate.ece[at].value
+    if np.isinf(value):
+        return " Some label has probability zero, so that the cross-entropy certifies nothing."
+    text = f" Through the cross-entropy, {value:.3f} on these rows; nothing bounds it for the population"
+    return text + (", and a handful of rows carry that number." if certificate.handful[at] else ".")
+
+
+def draw_certificates(certificates: Certificates, fragility: Fragility | None, canvas: "Canvas") -> str:
+    """The demonstrated curve below, the certificates above; what is true lies between."""
+    signed, squared = certificates.signed, certificates.squared
+    axes, radii = canvas.add_subplot(), signed.radii
+    for certificate, colour, marker in ((squared, ORANGE, "s"), (signed, BLUE, "o")):
+        high, value = (np.array([getattr(p, end) for p in certificate.ece]) for end in ("high", "value"))
+        axes.plot(radii, high, color=colour, marker=marker, label=f"certified: {certificate.loss}")
+        axes.fill_between(radii, value, high, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(radii, certificates.calibrated, color=BLUE, linestyle=":", label="the same if calibrated")
+    if fragility is not None:
+        curve = fragility.configurations
+        shown = [point.value for point in curve.error]
+        axes.plot(curve.radii, shown, color=VERMILION, marker="v", label="demonstrated")
+    axes.plot(radii, certificates.label_free, color=GREY, linestyle="--", label="true for any labels")
+    axes.set(xlabel="KL radius ε", ylabel="ECE under the worst shift", ylim=(0, None))
+    canvas.legend(loc="outside lower center", ncols=2)
+    at = quoted(radii)
+    return (
+        f"Upper bounds of the ECE by KL radius; at KL {radii[at]:g}: {signed.ece[at].high:.3f} by "
+        f"the signed residual, {squared.ece[at].high:.3f} by the squared residual."
+    )
+
+
+def certificates_table(certificates: Certificates) -> Grid:
+    """A row for each loss and radius."""
+    columns = headings(
+        ("loss", "loss"),
+        ("KL", "kl"),
+        ("risk, these rows", "risk"),
+        ("population", "risk_high"),
+        ("ECE, these rows", "ece"),
+        ("population", "ece_high"),
+        ("η", "eta"),
+        ("effective rows", "effective"),
+        ("", "vacuous"),
+    )
+    return Grid(
+        "Every certificate; the CVaR is for densities of at most Γ = exp(KL)",
+        columns,
+        (*map(_rows, certificates.all), _tail_rows(certificates)),
+    )
+
+
+def _rows(certificate: Certificate) -> tuple[tuple[Entry, ...], ...]:
+    return tuple(
+        (
+            label(certificate.loss, certificate.loss),
+            number(float(radius)),
+            number(certificate.risk[i].value),
+            _at_most(certificate.risk[i].high),
+            number(certificate.ece[i].value),
+            _at_most(certificate.ece[i].high),
+            number(float(certificate.eta[i]), decimals=2),
+            count(round(certificate.effective[i])),
+            label("vacuous", "vacuous") if certificate.vacuous[i] else label("", "says something"),
+        )
+        for i, radius in enumerate(certificate.radii)
+    )
+
+
+def _tail_rows(certificates: Certificates) -> tuple[tuple[Entry, ...], ...]:
+    return tuple(
+        (
+            label("squared residual, CVaR", "cvar"),
+            number(float(radius)),
+            number(point.value),
+            _at_most(point.high),
+            number(point.value**0.5),
+            _at_most(point.high**0.5),
+            Entry(f"Γ = {np.exp(radius):.2f}", (float(np.exp(radius)),)),
+            Entry("–", (float("nan"),)),
+            label("", ""),
+        )
+        for radius, point in zip(certificates.squared.radii, certificates.tail, strict=True)
+    )
+
+
+def _at_most(high: float) -> Entry:
+    return Entry("no bound" if np.isinf(high) else f"≤ {high:.3f}", (high,))
+
+
+def _compute(material: Material, inside: Inside) -> Findings:
+    predictions = material.predictions
+    of_label = predictions.output.log_probs.gather(1, predictions.known_labels[:, None]).squeeze(1)
+    cross_entropy = np.maximum(-of_label.double().numpy(), 0.0)
+    certified = certificates(material.configurations, cross_entropy, bins=material.bins, level=material.level)
+    return Findings({"certificates": certified})
+
+
+def _summary(report: "AuditReport") -> Point:
+    text = sentences(report.certificates, report.level, subject_name(report))
+    return Point("Certificates", text)
+
+
+def _figures(report: "AuditReport") -> list[Figure]:
+    draw = partial(draw_certificates, report.certificates, report.fragility)
+    return [Figure("certificates", CAPTION, COLUMN, 3.2, draw)]
+
+
+def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
+    return PageSection(
+        heading="Certificates",
+        how="The true worst case lies between the demonstrated curve and the certificates: nothing within "
+        "the radius is worse than certified. Vacuous means no lower than what would hold for any labels.",
+        folded=[certificates_table(report.certificates)],
+        figures=pictures,
+    )
+
+
+SECTION = Section(
+    name="certificates", cost=1, compute=_compute, summary=_summary, figures=_figures, page=_page
+)

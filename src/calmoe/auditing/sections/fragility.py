@@ -1,51 +1,61 @@
 """Fragility: the worst calibration error over reweightings of the configurations within a KL radius.
 
 F(ε) = sup { Σ_b |E[a(S) (m(S) − f) 1_b]| : E[a] = 1, KL(a) ≤ ε } = max over signs s of sup E[a s_b (m − f)],
-and for given signs the best a is the exponential tilt of s_b (m − f). An adversary here chooses its signs on
-earlier rows, tilts the judged rows by what was learned from earlier rows (`learning`), and is demonstrated
-on the judged rows' labels: the mean of a s_b D is an unbiased estimate of an error that a reweighting within
-the radius forces, and so of something no larger than F(ε). (Signs chosen on the judged rows' configurations,
-even without their labels, would follow the accidents of the sample: too high by about E|m − f| √(bins/n).)
-The signs are chosen once, before the first judged block: blocks that push a bin to opposite sides cancel,
-and their densities together would be a reweighting that forces less than each of them.
+and for given signs the best a is the exponential tilt of s_b (m − f). An adversary chooses its signs on
+earlier rows, tilts the judged rows by what it learned from earlier rows (`statistics.sequential`), and is
+demonstrated on the judged rows' labels: the mean of a s_b D is an unbiased estimate of an error that a
+reweighting within the radius forces, and so of something no larger than F(ε). (Signs chosen on the judged
+rows' configurations, even without their labels, would follow the accidents of the sample: too high by about
+E|m − f| √(bins/n).) An adversary chooses its signs once, before the first judged block: blocks that push a
+bin to opposite sides cancel, and their joint reweighting would force less than each alone.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+import safetensors.numpy
 
+from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.presentation.figures import (
+    BLUE,
+    COLUMN,
+    GREEN,
+    GREY,
+    PURPLE,
+    VERMILION,
+    Figure,
+)
+from calmoe.auditing.presentation.numbers import cells, headings, in_words
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.statistics.adversaries import ATTACKS, Attack, Seen
 from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_gap, normal, within
 from calmoe.auditing.statistics.sequential import Learned, learn
-from calmoe.auditing.statistics.tilting import tilt
 from calmoe.defaults import BINS, LEVEL
+from calmoe.render.grid import Grid, count, label, number
+from calmoe.render.page import Picture, Point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from calmoe.auditing.audit_report import AuditReport
 
 RADII = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
-SMALLEST = 0.01  # an ECE below one point counts as one point where "twice the ECE" is asked
+QUOTED = 0.1  # the radius that sentences speak of
+SMALLEST = 0.01  # "twice the ECE" takes an ECE below one point for one point
 
 
-class Seen(NamedTuple):
-    """Rows as an adversary sees them; of the judged rows it never looks at `residual`."""
-
-    expected: np.ndarray  # [n] ĥ(S)
-    binned: np.ndarray  # [n] the bin of f
-    region: np.ndarray  # [n] the leading expert
-    value: np.ndarray  # [n] what a label-free adversary tilts
-    residual: np.ndarray  # [n] Y − f
-    noise: np.ndarray  # [n] f (1 − f)
-
-
-Attack = Callable[[Seen, Seen, float, int, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
-"""(past, now, radius, bins, signs) -> a density of mean 1 on the rows of now, and the signs [B] it pushes to.
-
-Signs that are given are kept."""
+def quoted(radii: np.ndarray) -> int:
+    """The index of the first radius of at least 0.1, or of the last one."""
+    return min(int(np.searchsorted(radii, QUOTED)), len(radii) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """What one kind of adversary forces, radius by radius; each point was demonstrated on labels.
+    """What one kind of adversary forces, radius by radius, demonstrated on labels.
 
     error: E[a s_b D], the signs s chosen without these labels: unbiased for the population's
         Σ_b s_b E[a D 1_b] ≤ F(ε); two-sided interval.
@@ -60,7 +70,7 @@ class Curve:
     ece: tuple[Estimate, ...]
     plain_ece: np.ndarray  # [R]
     effective: np.ndarray  # [R]
-    densities: np.ndarray  # [R, J] float32: the reweighting of the judged rows itself
+    densities: np.ndarray = field(metadata=UNSAVED)  # [R, J] float32: the reweighting of the judged rows
 
     def reaches(self, error: float) -> Estimate:
         """The smallest radius, interpolated, at which the error is forced; infinite: not within the radii.
@@ -86,9 +96,9 @@ class Curve:
 class Fragility:
     """The curves of four adversaries, and the one number to quote.
 
-    configurations: knows what was learned about m(S) − f. regions: may only change how often each expert
-    leads, the shifts that leave a hard-routed mixture calibrated. disagreement, entropy: tilt towards more or
-    less of it; no label is needed to do so.
+    configurations: knows the learned m(S) − f. regions: only changes how often each expert leads, the shifts
+    that leave a hard-routed mixture calibrated. disagreement, entropy: tilt towards more or less of it, which
+    needs no label.
     doubling: the smallest KL at which the first curve reaches `doubled`: twice the ECE, or twice 0.01 where
     the ECE is smaller. Since the true curve lies above the demonstrated one, the true KL is below the
     interval's upper end, and may be below its lower one. Infinite: not within the radii.
@@ -98,13 +108,22 @@ class Fragility:
     regions: Curve
     disagreement: Curve
     entropy: Curve
-    rows: np.ndarray  # [J] the judged rows, in the order of `densities`
+    rows: np.ndarray = field(metadata=UNSAVED)  # [J] the judged rows, in the order of `densities`
     doubled: float
     doubling: Estimate
 
     @property
     def curves(self) -> tuple[Curve, ...]:
         return self.configurations, self.regions, self.disagreement, self.entropy
+
+    def reweightings(self) -> dict[str, np.ndarray]:
+        """`rows`, the judged rows' indices [J]; each curve's `NAME.radii` [R] and `NAME.densities` [R, J]."""
+        parts = {
+            f"{curve.name}.{part}": getattr(curve, part)
+            for curve in self.curves
+            for part in ("radii", "densities")
+        }
+        return {"rows": self.rows, **parts}
 
 
 def fragility(
@@ -117,7 +136,7 @@ def fragility(
     seed: int = 0,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Fragility:
-    """Attack and demonstrate; `learned` is worked out where not given, `inside` is told how far it is."""
+    """Attack and demonstrate. learned: the learned m(S) − f, if the caller has it; inside: hears progress."""
     learned = learned or learn(configurations, seed)
     everywhere, residual = configurations.bins(bins), configurations.residual
     leading, noise = configurations.leading, configurations.noise
@@ -149,97 +168,6 @@ def fragility(
     )
 
 
-def _pushed(expected: np.ndarray, index: np.ndarray, bins: int, density: np.ndarray) -> np.ndarray:
-    """Σ a ĥ 1_b: which way, and how far, a density is expected to push each bin."""
-    return np.bincount(index, density * expected, minlength=bins)
-
-
-def _signs(pushed: np.ndarray) -> np.ndarray:
-    return np.where(pushed >= 0, 1.0, -1.0)
-
-
-def _best(starts: list[np.ndarray], push: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Of several sign patterns, each improved until it stays as it is, the one that pushes furthest.
-
-    push: the bins' expected sums under the density that is best for the given signs.
-    """
-    best, furthest = starts[0], -np.inf
-    for signs in starts:
-        for _ in range(4):
-            pushed = push(signs)
-            improved = _signs(pushed)
-            if (improved == signs).all():
-                break
-            signs = improved
-        if np.abs(pushed).sum() > furthest:
-            best, furthest = signs, np.abs(pushed).sum()
-    return best
-
-
-def _informed(
-    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tilts s_b ĥ(S)."""
-    if signs is not None:
-        return tilt(signs[now.binned] * now.expected, radius), signs
-
-    def push(signs: np.ndarray) -> np.ndarray:
-        density = tilt(signs[past.binned] * past.expected, radius)
-        return _pushed(past.expected, past.binned, bins, density)
-
-    plain = _signs(np.bincount(past.binned, past.residual, minlength=bins))
-    spread = float(past.expected.std())
-    rate = np.sqrt(2 * radius) / spread if spread > 1e-6 else 0.0
-    up, down = (
-        np.bincount(past.binned, np.exp(sign * rate * past.expected), minlength=bins) for sign in (1, -1)
-    )
-    ones = np.ones(bins)
-    signs = _best([plain, _signs(up - down), ones, -ones], push) if radius > 0 else plain
-    return tilt(signs[now.binned] * now.expected, radius), signs
-
-
-def _regional(
-    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tilts the shares of the leading experts by the mean of s_b D in each region."""
-    experts = int(max(past.region.max(), now.region.max())) + 1
-    table = np.zeros((experts, bins))
-    np.add.at(table, (past.region, past.binned), past.residual)
-    shares, shares_now = (
-        np.bincount(seen.region, minlength=experts) / len(seen.region) for seen in (past, now)
-    )
-    table /= len(past.region)  # E[D 1_k 1_b]
-
-    def density(signs: np.ndarray, mass: np.ndarray) -> np.ndarray:
-        return tilt(table @ signs / np.maximum(shares, 1e-12), radius, mass)
-
-    ones = np.ones(bins)
-    starts = [_signs(table.sum(axis=0)), ones, -ones, *map(_signs, table), *map(_signs, -table)]
-    if signs is None:
-        signs = _best(starts, lambda signs: density(signs, shares) @ table)
-    return density(signs, shares_now)[now.region], signs
-
-
-def _blind(
-    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tilts a value that needs no label, upward or downward, whichever did more in the past."""
-    pushed = [
-        _pushed(past.residual, past.binned, bins, tilt(sign * past.value, radius)) for sign in (1.0, -1.0)
-    ]
-    worse = int(np.argmax([np.abs(push).sum() if signs is None else signs @ push for push in pushed]))
-    signs = _signs(pushed[worse]) if signs is None else signs
-    return tilt((1.0, -1.0)[worse] * now.value, radius), signs
-
-
-ATTACKS: dict[str, Attack] = {
-    "configurations": _informed,
-    "regions": _regional,
-    "disagreement": _blind,
-    "entropy": _blind,
-}
-
-
 def _demonstrate(
     name: str,
     attack: Attack,
@@ -248,7 +176,7 @@ def _demonstrate(
     bins: int,
     level: float,
 ) -> Curve:
-    """Each block under its own adversary; densities have mean 1 in each block, so that blocks weigh alike."""
+    """Attack block by block; densities have mean 1 in each block, so that all blocks weigh the same."""
     index = np.concatenate([now.binned for *_, now in blocks])
     residual, noise = (
         np.concatenate([getattr(now, name) for *_, now in blocks]) for name in ("residual", "noise")
@@ -280,3 +208,147 @@ def _demonstrate(
         effective=np.array(effective),
         densities=densities,
     )
+
+
+# --- how the report shows it --------------------------------------------------------------------------------
+
+CAPTION = (
+    "A line says how large the calibration error becomes, on labels it was not chosen on, when "
+    "the configurations are reweighted by as much as the KL below; bands are intervals. "
+    "A line that climbs at once belongs to a mixture that a small shift breaks, a flat one to calibration "
+    "that does not hang on the mix."
+)
+LOOKS = {
+    "configurations": ("any configurations", VERMILION, "o"),
+    "regions": ("the experts' regions", BLUE, "s"),
+    "disagreement": ("more or less disagreement", GREEN, "^"),
+    "entropy": ("more or less routing entropy", PURPLE, "v"),
+}
+
+
+def sentences(fragility: Fragility) -> str:
+    """What a reweighting with KL 0.1 forces, and how far it takes to double the ECE."""
+    curve, at = fragility.configurations, quoted(fragility.configurations.radii)
+    force = "forces" if curve.error[at].low > 0 else "is not shown to force"
+    text = (
+        f"a reweighting of the configurations with KL {curve.radii[at]:g} {force} a calibration error: "
+        f"{in_words(curve.error[at])} on labels it was not chosen on; reweighting the experts' regions alone "
+        f"gives {in_words(fragility.regions.error[at])}."
+    )
+    doubled, doubling = fragility.doubled, fragility.doubling
+    twice = "the ECE" if doubled > 2 * SMALLEST else f"{SMALLEST:g} (the ECE is smaller)"
+    if np.isinf(doubling.high):
+        return text + f" No KL up to {curve.radii[-1]:g} is shown to force {doubled:.3f}, twice {twice}."
+    text += f" {doubled:.3f}, twice {twice}, is reached at KL {doubling.value:.3f}"
+    return text + f", and by the lower ends of the intervals at {doubling.high:.3f}."
+
+
+def draw_curves(fragility: Fragility, canvas: "Canvas") -> str:
+    """The demonstrated calibration error against the KL radius with intervals, a line an adversary."""
+    axes = canvas.add_subplot()
+    for curve in fragility.curves:
+        title, colour, marker = LOOKS[curve.name]
+        value, low, high = (
+            np.array([getattr(p, end) for p in curve.error]) for end in ("value", "low", "high")
+        )
+        axes.plot(curve.radii, value, color=colour, marker=marker, label=title)
+        axes.fill_between(curve.radii, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.axhline(fragility.doubled, color=GREY, linewidth=0.6, linestyle=":")
+    axes.annotate(
+        "twice the ECE",
+        (1, fragility.doubled),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="bottom",
+        color=GREY,
+    )
+    axes.set(
+        xlabel="KL radius ε",
+        ylabel="calibration error on held-out labels",
+        ylim=(min(0, *axes.get_ylim()), None),
+    )
+    axes.legend(title="reweighting", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    ends = ", ".join(f"{LOOKS[c.name][0]} {in_words(c.error[-1])}" for c in fragility.curves)
+    furthest = fragility.configurations.radii[-1]
+    return f"Calibration error under the worst reweighting; at KL {furthest:g}: {ends}."
+
+
+def _curves_table(fragility: Fragility) -> Grid:
+    rows = tuple(
+        tuple(
+            (
+                label(curve.name, curve.name),
+                number(float(radius)),
+                *cells(curve.error[i], sign=True),
+                *cells(curve.ece[i]),
+                count(round(curve.effective[i])),
+            )
+            for i, radius in enumerate(curve.radii)
+        )
+        for curve in fragility.curves
+    )
+    columns = headings(
+        ("reweighting of", "curve"),
+        ("KL", "kl"),
+        ("error forced", "error*"),
+        ("ECE", "ece*"),
+        ("effective rows", "effective"),
+    )
+    return Grid("Every point of the curves", columns, rows)
+
+
+def _compute(material: Material, inside: Inside) -> Findings:
+    reason = material.why_not_learned
+    if reason is not None:
+        return Findings({"fragility": None}, {"fragility": reason})
+    curves = fragility(
+        material.configurations,
+        material.learned,
+        bins=material.bins,
+        level=material.level,
+        seed=material.seed,
+        inside=inside,
+    )
+    one_leads = len(np.unique(material.configurations.leading)) == 1
+    why = "one expert leads everywhere: there are no regions to reweight"
+    return Findings({"fragility": curves}, {"region reweighting": why} if one_leads else {})
+
+
+def _summary(report: "AuditReport") -> Point | None:
+    return None if report.fragility is None else Point("Fragility", sentences(report.fragility))
+
+
+def _figures(report: "AuditReport") -> list[Figure]:
+    if report.fragility is None:
+        return []
+    return [Figure("fragility", CAPTION, COLUMN, 3.1, partial(draw_curves, report.fragility))]
+
+
+def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
+    if report.fragility is None:
+        return None
+    return PageSection(
+        heading="Fragility",
+        how="Each point is a reweighting chosen without the labels it is shown on: the true worst "
+        "case is at least that bad.",
+        folded=[_curves_table(report.fragility)],
+        figures=pictures,
+    )
+
+
+def _files(report: "AuditReport") -> dict[str, bytes]:
+    if report.fragility is None:
+        return {}
+    tensors = {name: np.ascontiguousarray(array) for name, array in report.fragility.reweightings().items()}
+    return {"reweightings.safetensors": safetensors.numpy.save(tensors)}
+
+
+SECTION = Section(
+    name="fragility",
+    cost=1,
+    compute=_compute,
+    summary=_summary,
+    figures=_figures,
+    page=_page,
+    files=_files,
+)

@@ -1,19 +1,22 @@
 """Hidden miscalibration: E|m(S) − f| against the level-set error, which is all that an ECE sees.
 
-sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g that was learned on
-other rows, is an honest lower bound: it errs on the low side only, by what g has not learned. Several random
-splits say which rows are the others; `splits` makes one answer of theirs.
+sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g learned on other
+rows, is an honest lower bound: it errs on the low side only, by what g has not learned. Several random splits
+choose the other rows; `statistics.splits` makes one answer out of all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 from sklearn.tree import DecisionTreeRegressor
 
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.presentation.glossary import rate_name
+from calmoe.auditing.presentation.numbers import cells, headings, in_words
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
 from calmoe.auditing.statistics.estimates import (
     Estimate,
     at_least,
@@ -27,17 +30,25 @@ from calmoe.auditing.statistics.sequential import Learned, learn
 from calmoe.auditing.statistics.splits import how_many, level_each, middle, one_bound, one_p_value, seeds
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
+from calmoe.render.grid import Grid, label
+from calmoe.render.page import Picture, Point
 
-STRATUM = 50  # rows of nearly equal confidence among which residuals are exchanged
+if TYPE_CHECKING:
+    from calmoe.auditing.audit_report import AuditReport
+
+STRATUM = 50  # rows of nearly equal confidence among which the test exchanges residuals
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Configurations that a reader can name: how many they are, and which way they are off."""
+    """Configurations that a reader can name: how many they are, and which way they are off.
+
+    The intervals of all gaps, in all rules of all splits, hold together; so do those of all shares.
+    """
 
     text: str
     share: Estimate
-    gap: Estimate  # E[Y − f | rule]; the intervals of all rules of all splits hold together; shares' too
+    gap: Estimate  # E[Y − f | rule]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +57,14 @@ class Hidden:
 
     level_set: Σ_b |E[D 1_b]|, the ECE of the population at equal-width bins; two-sided.
     witness: E[D g(S)] ≤ E|m(S) − f| for the learned g = sign of the expected m(S) − f; a lower bound.
-    cancelled: E|m(S) − f| − Σ_b |E[D 1_b]|, what the ECE cannot see; a lower bound. The ECE of the judged
-        rows is taken off as it is, biased upward, so that the bound errs on the low side.
+    cancelled: E|m(S) − f| − Σ_b |E[D 1_b]|, what the ECE cannot see; a lower bound. It subtracts the judged
+        rows' ECE with its upward bias, and so errs on the low side.
     p_calibrated: of the null "calibrated in every configuration", m(S) = f: the sum of D ĥ(S) against its
         variance Σ ĥ² f (1 − f) under that null.
-    p_hidden: of the null "given f, the configuration says nothing more": the same sum, both sides freed from
-        what is linear in f, against its law when residuals are exchanged among rows of nearly equal f.
-    splits: random splits of the rows; the numbers above are the middle ones of theirs, at a level or times a
-        factor that pays for it (`calmoe.auditing.statistics.splits`). by_split: p_hidden of each split alone.
+    p_hidden: of the null "given f, the configuration says nothing more": the same sum, with the trend in f
+        removed from both factors, against its law when rows of nearly equal f exchange their residuals.
+    splits: random splits of the rows; bounds and p-values are the middle ones over the splits, at a level or
+        times a factor that pays for it (`calmoe.auditing.statistics.splits`). by_split: p_hidden of each.
     rules: those of the split with the middle p_hidden.
     """
 
@@ -68,7 +79,7 @@ class Hidden:
 
 
 class _Split(NamedTuple):
-    """What one split says."""
+    """The answer of one split."""
 
     witness: Estimate
     cancelled: Estimate
@@ -87,30 +98,30 @@ def hidden(
     splits: int | None = None,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Hidden:
-    """Measure it; `learned`, of the first split, is worked out where it is not given.
+    """Measure it. learned: what the first split learned, if the caller has it.
 
-    splits: an odd number; fewer for many rows where not given. `inside` hears how far it is.
+    splits: an odd number; by default fewer for many rows. inside: hears which share of the work is done.
     """
     splits = how_many(len(configurations)) if splits is None else splits
     if splits < 1 or splits % 2 == 0:
         raise InputError(f"splits must be an odd number, so that one is in the middle; got {splits}")
-    found = []
-    for r, own in enumerate(seeds(seed, splits)):
+    answers = []
+    for r, split_seed in enumerate(seeds(seed, splits)):
         inside(r / splits)
         if r > 0 or learned is None:
-            learned = learn(configurations, own)
-        found.append(_split(configurations, learned, bins, level, own, splits))
-    p_hidden = tuple(split.p_hidden for split in found)
+            learned = learn(configurations, split_seed)
+        answers.append(_split(configurations, learned, bins, level, split_seed, splits))
+    p_hidden = tuple(answer.p_hidden for answer in answers)
     index, noise = configurations.bins(bins), configurations.noise
     return Hidden(
         level_set=binned_gap(configurations.residual, index, bins, level=level, noise=noise),
-        witness=one_bound([split.witness for split in found]),
-        cancelled=one_bound([split.cancelled for split in found]),
-        p_calibrated=one_p_value([split.p_calibrated for split in found]),
+        witness=one_bound([answer.witness for answer in answers]),
+        cancelled=one_bound([answer.cancelled for answer in answers]),
+        p_calibrated=one_p_value([answer.p_calibrated for answer in answers]),
         p_hidden=one_p_value(p_hidden),
         splits=splits,
         by_split=p_hidden,
-        rules=found[middle(p_hidden)].rules,
+        rules=answers[middle(p_hidden)].rules,
     )
 
 
@@ -146,9 +157,9 @@ def _p_calibrated(residual: np.ndarray, confidence: np.ndarray, expected: np.nda
 def _p_hidden(configurations: Configurations, learned: Learned, seed: int) -> float:
     """Within a stratum of m rows, let u and e be ĥ and D less their lines in f: Σ u e has mean 0.
 
-    Were f not taken out, an ECE that changes inside a stratum would pass for something hidden. The e are
-    exchanged (Freedman and Lane), which gives Σ u e the variance SS_u SS_e / (m − 2); or, where the noise
-    changes with u, Σ u² e² m / (m − 2). The larger of the two, over all strata, counts.
+    Without removing the trend in f, an ECE that changes inside a stratum would pass for something hidden.
+    Exchanging the e (Freedman and Lane) gives Σ u e the variance SS_u SS_e / (m − 2); where the noise changes
+    with u, it is Σ u² e² m / (m − 2). The test uses the larger of the two sums over all strata.
     """
     confidence, residual = configurations.confidence[learned.rows], configurations.residual[learned.rows]
     score = exchanged = own = 0.0
@@ -176,19 +187,19 @@ def _centred(values: np.ndarray, stratum: np.ndarray, counts: np.ndarray) -> np.
 
 
 def _detrended(values: np.ndarray, f: np.ndarray, stratum: np.ndarray) -> np.ndarray:
-    """values less their line in f, stratum by stratum, rounding taken for zero; both are centred."""
+    """Centred values less their line in the centred f, stratum by stratum; rounding errors become zero."""
     squares = np.bincount(stratum, f**2)
     slope = np.bincount(stratum, values * f) / np.where(squares > 1e-16, squares, np.inf)
-    left = values - slope[stratum] * f
-    return np.where(np.abs(left) > 1e-12, left, 0.0)
+    rest = values - slope[stratum] * f
+    return np.where(np.abs(rest) > 1e-12, rest, 0.0)
 
 
 def _rules(
     configurations: Configurations, learned: Learned, index: np.ndarray, bins: int, level: float
 ) -> tuple[Rule, ...]:
-    """A small tree on what can be read, grown on the first block for what lies beyond the bins' own gaps.
+    """The leaves of a small tree on readable features, grown on the first block less the bins' own gaps.
 
-    Shares and gaps are those of the judged rows; of n rules, each interval has level 1 − (1 − level)/n.
+    Shares and gaps are those of the judged rows; with n rules, each interval has level 1 − (1 − level)/n.
     """
     experts, residual = configurations.num_experts, configurations.residual
     leads = configurations.leading[:, None] == np.arange(experts if experts > 1 else 0)
@@ -206,24 +217,24 @@ def _rules(
     tree = DecisionTreeRegressor(max_leaf_nodes=6, min_samples_leaf=least, random_state=0)
     tree.fit(readable[taught], residual[taught] - gaps[index[taught]])
     leaf = tree.apply(readable[judged].astype(np.float32))
-    found = np.unique(leaf)
+    nodes = np.unique(leaf)
     rules = []
-    for node in found:
+    for node in nodes:
         rows = judged[leaf == node]
-        inside, each = residual[rows], 1 - (1 - level) / len(found)
-        error = spread(inside, configurations.noise[rows])
-        gap = within(normal(float(inside.mean()), error, each), -1.0, 1.0)
+        gaps_here, each = residual[rows], 1 - (1 - level) / len(nodes)
+        error = spread(gaps_here, configurations.noise[rows])
+        gap = within(normal(float(gaps_here.mean()), error, each), -1.0, 1.0)
         share = proportion(len(rows) / len(judged), len(judged), each)
         rules.append(Rule(_path(tree.tree_, int(node), names), share, gap))
     return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share.value)))
 
 
 def _path(tree: object, leaf: int, names: list[str]) -> str:
-    """The conditions on the way to a leaf, in words; only the tightest bound of each feature."""
+    """The conditions on the way to a leaf in words, with only the tightest bound of each feature."""
     left, right = tree.children_left, tree.children_right  # type: ignore[attr-defined]
     feature, threshold = tree.feature, tree.threshold  # type: ignore[attr-defined]
     parent = {int(child): node for side in (left, right) for node, child in enumerate(side) if child >= 0}
-    words: dict[tuple[int, bool], str] = {}
+    conditions: dict[tuple[int, bool], str] = {}
     node = leaf
     while node in parent:
         above = parent[node]
@@ -233,9 +244,96 @@ def _path(tree: object, leaf: int, names: list[str]) -> str:
         else:
             value = f"{threshold[above]:.3g}".replace("-", "−")
             text = f"{name} {'≤' if upper else '>'} {value}"
-        words.setdefault((int(feature[above]), upper), text)  # from the leaf upward: the tightest comes first
+        conditions.setdefault((int(feature[above]), upper), text)  # upward from the leaf: tightest first
         node = above
-    told = list(dict.fromkeys(reversed(words.values())))
-    if any(word.startswith("expert") for word in told):
-        told = [word for word in told if not word.startswith("not expert")]
-    return " and ".join(told) or "all configurations"
+    words = list(dict.fromkeys(reversed(conditions.values())))
+    if any(word.startswith("expert") for word in words):
+        words = [word for word in words if not word.startswith("not expert")]
+    return " and ".join(words) or "all configurations"
+
+
+# --- how the report shows it --------------------------------------------------------------------------------
+
+
+def sentences(hidden: Hidden) -> str:
+    """How much is hidden, the two p-values, and where it is."""
+    if hidden.witness.low > 0:
+        text = (
+            f"configuration by configuration, probabilities are off by {in_words(hidden.witness)} on average"
+        )
+    elif hidden.p_calibrated < 0.05:
+        text = "single configurations are miscalibrated, by too little to say how much"
+    else:
+        text = "no miscalibration of single configurations was found"
+    if hidden.cancelled.low > 0:
+        text += f"; {in_words(hidden.cancelled)} of it cancels inside the bins, where the ECE cannot see it"
+    text += (
+        f". p = {hidden.p_calibrated:.2g} for “calibrated in every configuration”, {hidden.p_hidden:.2g} for "
+        "“given the confidence, the configuration says nothing more”."
+    )
+    named = hidden.rules if len(hidden.rules) > 1 else ()
+    clear = [rule for rule in named if rule.gap.low > 0 or rule.gap.high < 0]
+    for rule in clear[:2] if hidden.p_hidden < 0.05 else []:
+        side, size = "underconfident", rule.gap
+        if size.value < 0:
+            side, size = "overconfident", Estimate(-size.value, -size.high, -size.low, size.standard_error)
+        text += f" Where {rule.text} ({rule.share.value:.0%} of rows) it is {side} by {in_words(size)}."
+    return text
+
+
+def _bounds_table(hidden: Hidden) -> Grid:
+    rows = (
+        (label("level sets: the ECE", "level_set"), *cells(hidden.level_set)),
+        (label("configurations: E|m(S) − f|, from below", "witness"), *cells(hidden.witness, sign=True)),
+        (label("cancelled inside the bins, from below", "cancelled"), *cells(hidden.cancelled, sign=True)),
+    )
+    caption = (
+        f"p = {hidden.p_calibrated:.2g} for “calibrated in every configuration”, "
+        f"p = {hidden.p_hidden:.2g} for “given the confidence, the configuration says nothing more”. "
+        f"p-values and bounds are the middle ones of {hidden.splits} random splits, at a level that pays "
+        "for it"
+    )
+    return Grid(caption, headings(("", "what"), ("estimate", "value*")), (rows,))
+
+
+def _rules_table(hidden: Hidden, rate: str) -> Grid:
+    rows = tuple(
+        (label(rule.text, rule.text), *cells(rule.share), *cells(rule.gap, sign=True))
+        for rule in hidden.rules
+    )
+    columns = headings(("configurations", "rule"), ("share", "share*"), (f"{rate} − confidence", "gap*"))
+    return Grid("Which configurations, and which way", columns, (rows,))
+
+
+def _compute(material: Material, inside: Inside) -> Findings:
+    reason = material.why_not_learned
+    if reason is not None:
+        return Findings({"hidden": None}, {"hidden miscalibration": reason})
+    measured = hidden(
+        material.configurations,
+        material.learned,
+        bins=material.bins,
+        level=material.level,
+        seed=material.seed,
+        inside=inside,
+    )
+    return Findings({"hidden": measured})
+
+
+def _summary(report: "AuditReport") -> Point | None:
+    return None if report.hidden is None else Point("Hidden miscalibration", sentences(report.hidden))
+
+
+def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
+    if report.hidden is None:
+        return None
+    return PageSection(
+        heading="Hidden miscalibration",
+        how="A witness, learned on other rows, bounds E|m(S) − f| from below; what cancels inside a "
+        "bin is calibrated by proportions only. A small second p-value says that configurations of "
+        "equal confidence differ.",
+        tables=[_bounds_table(report.hidden), _rules_table(report.hidden, rate_name(report.of))],
+    )
+
+
+SECTION = Section(name="hidden miscalibration", cost=3, compute=_compute, summary=_summary, page=_page)

@@ -1,32 +1,43 @@
 """What a repair would gain: `RoutingRecalibration` against the plain temperature, on rows new to both.
 
-Rows come in the blocks of `learning`: each later block is answered by a temperature and by a repair of the
-rows before it. The witness of what is left is learned in the same order, from blocks that were answered
-before: nothing is judged by what saw it, or saw what came after it.
+Rows come in the blocks of `statistics.sequential`: a temperature and a repair, both fitted on earlier rows,
+answer each later block. The witness of the miscalibration that remains learns in the same order, from blocks
+already answered: no model judges a row that it saw, or that came before a row it saw.
 """
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.presentation.numbers import headings
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
 from calmoe.auditing.statistics.estimates import Estimate, at_least, binned_gap, mean, spread, within
-from calmoe.auditing.statistics.sequential import blocks, learn
+from calmoe.auditing.statistics.sequential import FEWEST, blocks, learn
 from calmoe.calibration import CalibrationWarning
 from calmoe.calibration.routing_recalibration import RoutingRecalibration
 from calmoe.defaults import BINS, LEVEL
+from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
+from calmoe.render.grid import Entry, Grid, decimal, interval, label, number, signed
+from calmoe.render.page import Picture, Point
 
-MOST = 50_000  # rows that a repair is fitted on
+if TYPE_CHECKING:
+    from calmoe.auditing.audit_report import AuditReport
+
+MOST = 50_000  # rows that a repair learns from
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A number under the temperature, under the repair, and the change, paired row by row unless said."""
+    """A number under the temperature, under the repair, and the change, paired row by row unless noted."""
 
     temperature: Estimate
     repaired: Estimate
@@ -39,11 +50,11 @@ class Repair:
 
     nll, accuracy: means. ece: of the population at equal-width bins, with `total_gap`'s intervals. The change
     of the ECE is not paired, as an ECE near zero has no normal law: its ends are those of two intervals that
-    hold together, and so it is wide; exactly zero where no repair was kept.
-    witness: a learned lower bound of E|m(S) − f|, on the last two of three blocks; the repaired one is
-    learned anew. impossible: rows whose label has probability zero; they cost infinitely much either way and
-    are left out of the NLL. kept: in how many of the later blocks a repair was kept at all.
-    fitted: the repair of all rows (50,000 at most), for use on other data.
+    hold together, and so it is wide; exactly zero where no block kept a repair.
+    witness: a learned lower bound of E|m(S) − f|, on the last two of three blocks, learned anew after the
+    repair. impossible: rows whose label has probability zero; they cost infinitely much either way, and the
+    NLL leaves them out. kept: how many of the later blocks kept a repair at all.
+    fitted: the repair fitted on all rows (50,000 at most), for use on other data.
     """
 
     rows: int
@@ -56,7 +67,7 @@ class Repair:
     witness: Compared
     status: str
     message: str
-    fitted: RoutingRecalibration
+    fitted: RoutingRecalibration = field(metadata=UNSAVED)  # has a file of its own
 
 
 def repair(
@@ -68,23 +79,16 @@ def repair(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Repair:
-    """Fit on earlier rows (`later_fits`, where not given), compare on later ones, then fit on all.
+    """Fit on earlier rows (`later_fits`, unless given), compare on later ones, then fit on all.
 
     >>> from calmoe.worlds.binary import cancelling
-    >>> found = repair(cancelling(seed=0, delta=0.15).sample(4000, seed=0))
-    >>> found.status, found.nll.change.high < 0, found.witness.change.high < 0
+    >>> gain = repair(cancelling(seed=0, delta=0.15).sample(4000, seed=0))
+    >>> gain.status, gain.nll.change.high < 0, gain.witness.change.high < 0
     ('repaired', True, True)
     """
     fits = fits or later_fits(predictions, seed)
-    before, after, known = [], [], []
-    for rows, fitted in fits:
-        taken = predictions.take(rows)
-        tempered = fitted.temperature_.transform(taken.output.log_probs)
-        before.append(taken.output._replace(log_probs=tempered))
-        after.append(fitted.transform(taken.output))
-        known.append(taken.known_labels)
-    labels = torch.cat(known)
-    answered = [Predictions(output=MixtureOutput.cat(outputs), labels=labels) for outputs in (before, after)]
+    answered = _answered(predictions, fits)
+    labels = answered[0].known_labels
     seen = [Configurations.of(answer, of) for answer in answered]
     losses = [-a.output.log_probs.double().gather(1, labels[:, None]).squeeze(1).numpy() for a in answered]
     right = [(answer.output.predicted == labels).double().numpy() for answer in answered]
@@ -108,8 +112,23 @@ def repair(
     )
 
 
+def _answered(
+    predictions: Predictions, fits: list[tuple[np.ndarray, RoutingRecalibration]]
+) -> list[Predictions]:
+    """The later rows as the temperatures answer them, and as the repairs do."""
+    tempered, repaired, known = [], [], []
+    for rows, fitted in fits:
+        block = predictions.take(rows)
+        log_probs = fitted.temperature_.transform(block.output.log_probs)
+        tempered.append(block.output._replace(log_probs=log_probs))
+        repaired.append(fitted.transform(block.output))
+        known.append(block.known_labels)
+    labels = torch.cat(known)
+    return [Predictions(output=MixtureOutput.cat(outputs), labels=labels) for outputs in (tempered, repaired)]
+
+
 def later_fits(predictions: Predictions, seed: int = 0) -> list[tuple[np.ndarray, RoutingRecalibration]]:
-    """The rows of each later block, and the repair that earlier rows give."""
+    """The rows of each later block, and the repair fitted on earlier rows."""
     parts = blocks(len(predictions), seed)
     return [
         (parts[i], _fit(predictions, np.concatenate(parts[:i][::-1])[:MOST], seed))
@@ -125,7 +144,7 @@ def _fit(predictions: Predictions, rows: np.ndarray, seed: int) -> RoutingRecali
 
 
 def _means(values: list[np.ndarray], level: float, highest: float) -> Compared:
-    """Of values from 0 to `highest`."""
+    """Compare the means of values between 0 and `highest`."""
     before, after = values
     return Compared(
         temperature=within(mean(before, level), 0.0, highest),
@@ -135,23 +154,23 @@ def _means(values: list[np.ndarray], level: float, highest: float) -> Compared:
 
 
 def _witnesses(seen: list[Configurations], parts: list[np.ndarray], level: float, seed: int) -> Compared:
-    found, errors = [], []
+    gaps, errors = [], []
     for answer in seen:
         learned = learn(answer, seed, parts)
-        found.append(answer.residual[learned.rows] * np.where(learned.expected >= 0, 1.0, -1.0))
-        errors.append(spread(found[-1], answer.noise[learned.rows]))
-    before, after = (at_least(float(v.mean()), e, level) for v, e in zip(found, errors, strict=True))
-    return Compared(temperature=before, repaired=after, change=mean(found[1] - found[0], level))
+        gaps.append(answer.residual[learned.rows] * np.where(learned.expected >= 0, 1.0, -1.0))
+        errors.append(spread(gaps[-1], answer.noise[learned.rows]))
+    before, after = (at_least(float(g.mean()), e, level) for g, e in zip(gaps, errors, strict=True))
+    return Compared(temperature=before, repaired=after, change=mean(gaps[1] - gaps[0], level))
 
 
 def _eces(seen: list[Configurations], bins: int, level: float) -> Compared:
-    def told(level: float) -> list[Estimate]:
+    def at_level(level: float) -> list[Estimate]:
         return [
             binned_gap(answer.residual, answer.bins(bins), bins, level=level, noise=answer.noise)
             for answer in seen
         ]
 
-    (before, after), (outer, after_outer) = told(level), told((1 + level) / 2)
+    (before, after), (outer, after_outer) = at_level(level), at_level((1 + level) / 2)
     change = Estimate(
         after.value - before.value,
         after_outer.low - outer.high,
@@ -162,3 +181,94 @@ def _eces(seen: list[Configurations], bins: int, level: float) -> Compared:
     return Compared(
         temperature=before, repaired=after, change=Estimate(0.0, 0.0, 0.0, 0.0) if same else change
     )
+
+
+# --- how the report shows it --------------------------------------------------------------------------------
+
+
+def sentences(repair: Repair) -> str:
+    """What the repair would gain, or that it would not."""
+    if not repair.kept and repair.status != "repaired":
+        return f"none is offered beyond a temperature: {repair.message}."
+    nll, witness, ece = repair.nll, repair.witness, repair.ece
+    text = (
+        f"on {repair.rows:,} rows that it was not fitted on, moving logits by routing changes the NLL by "
+        f"{_change(nll)} beyond what a temperature does, what a witness finds by {_change(witness)} (from "
+        f"{witness.temperature.value:.3f}) and the ECE by {_change(ece)} (from {ece.temperature.value:.3f})"
+    )
+    if repair.kept < repair.blocks:
+        text += f"; {repair.blocks - repair.kept} of {repair.blocks} parts of the rows kept the temperature"
+    return text + f". Fitted on all rows: {repair.message}."
+
+
+def _change(compared: Compared) -> str:
+    change = compared.change
+    value, low, high = (decimal(number, 4, "+") for number in (change.value, change.low, change.high))
+    return f"{value} [{low}, {high}]"
+
+
+def comparison_table(repair: Repair) -> Grid:
+    """Under the temperature, under the repair, and the change."""
+
+    def row(title: str, key: str, compared: Compared) -> tuple[Entry, ...]:
+        low, high = compared.change.low, compared.change.high
+        return (
+            label(title, key),
+            number(compared.temperature.value, decimals=4),
+            number(compared.repaired.value, decimals=4),
+            signed(compared.change.value, decimals=4),
+            interval(low, high, bold=low > 0 or high < 0, decimals=4),
+        )
+
+    rows = (
+        row("NLL", "nll", repair.nll),
+        row("ECE", "ece", repair.ece),
+        row("E|m(S) − f|, from below", "witness", repair.witness),
+        row("accuracy", "accuracy", repair.accuracy),
+    )
+    columns = headings(
+        ("", "what"), ("temperature", "temperature"), ("repair", "repair"), ("change", "change*")
+    )
+    return Grid(f"{repair.rows:,} rows, each answered by fits on earlier rows only", columns, (rows,))
+
+
+def _compute(material: Material, inside: Inside) -> Findings:
+    rows = len(material.predictions)
+    if rows < FEWEST:
+        reason = f"there are {rows} rows; fitting on some and judging others needs {FEWEST}"
+        return Findings({"repair": None}, {"repair": reason})
+    compared = repair(
+        material.predictions,
+        of=material.of,
+        bins=material.bins,
+        level=material.level,
+        seed=material.seed,
+    )
+    return Findings({"repair": compared})
+
+
+def _summary(report: "AuditReport") -> Point | None:
+    return None if report.repair is None else Point("Repair", sentences(report.repair))
+
+
+def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
+    if report.repair is None:
+        return None
+    notes = [f"Fitted on all rows: {report.repair.message}."]
+    if impossible := report.repair.impossible:
+        notes.append(f"{impossible} rows give their label probability zero and are left out of the NLL.")
+    return PageSection(
+        heading="Repair",
+        how="Both columns are on rows that neither was fitted on; an interval of the change that lies below "
+        "zero is a gain. A repair that is not surely better by cross-validation is not made: the columns are "
+        "then equal.",
+        tables=[comparison_table(report.repair)],
+        notes=notes,
+    )
+
+
+def _files(report: "AuditReport") -> dict[str, bytes]:
+    return {} if report.repair is None else {"repair.json": json_bytes(report.repair.fitted.to_dict())}
+
+
+SECTION = Section(name="repair", cost=2, compute=_compute, summary=_summary, page=_page, files=_files)

@@ -1,1 +1,1 @@
-"""What the audit's sections estimate with: intervals, sequential learning, random splits, tilts."""
+"""Estimates with honest intervals, and the learners and adversaries behind them."""

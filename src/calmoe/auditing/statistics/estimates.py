@@ -1,4 +1,4 @@
-"""Estimates with intervals: means, and sums of absolute values, which need more care."""
+"""Estimates with intervals: means, shares, and sums of absolute values, which need more care."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from calmoe.defaults import LEVEL
+from calmoe.metrics.intervals import wilson
 
 
 class Estimate(NamedTuple):
@@ -23,7 +24,7 @@ class Estimate(NamedTuple):
 NONE = Estimate(*[float("nan")] * 4)
 
 
-RARE = 5.0  # errors: where fewer are expected, a sample's own spread may know of none
+RARE = 5.0  # errors: where the probabilities expect fewer, a sample may show none, and no spread
 
 
 def mean(values: np.ndarray, level: float = LEVEL) -> Estimate:
@@ -37,24 +38,21 @@ def mean(values: np.ndarray, level: float = LEVEL) -> Estimate:
 
 
 def proportion(share: float, rows: int, level: float = LEVEL) -> Estimate:
-    """A share of rows with Wilson's interval: inside [0, 1], and sound at 0 and 1.
+    """A share of rows with Wilson's interval.
 
     >>> proportion(1.0, 50)
     Estimate(1, [0.9287, 1])
     """
-    z2 = float(ndtri((1 + level) / 2)) ** 2
-    centre = (share + z2 / rows / 2) / (1 + z2 / rows)
-    half = (z2 * (share * (1 - share) / rows + z2 / rows**2 / 4)) ** 0.5 / (1 + z2 / rows)
-    low, high = min(centre - half, share), max(centre + half, share)
-    return Estimate(share, max(low, 0.0), min(high, 1.0), (share * (1 - share) / rows) ** 0.5)
+    low, high = map(float, wilson(share, rows, level))
+    return Estimate(share, low, high, (share * (1 - share) / rows) ** 0.5)
 
 
 def spread(values: np.ndarray, noise: np.ndarray) -> float:
     """The standard error of the mean of values = weight x residual; noise: weight² f (1 − f), row by row.
 
-    Where nearly all rows are right, a sample may hold no error at all, and its own spread would make it look
-    certain. So the sum of squares is at least what the probabilities themselves expect, up to RARE errors;
-    and two imagined rows are off by ½, as in Agresti and Coull's interval.
+    Where nearly all rows are right, a sample may hold no error at all, and its own spread would suggest
+    certainty. So the sum of squares is at least what the probabilities themselves expect, up to RARE errors,
+    and includes two imagined rows that are off by ½, as in Agresti and Coull's interval.
 
     >>> float(round(spread(np.full(100, 0.01), np.full(100, 0.01 * 0.99)), 3))  # one error in 100 expected
     0.012
@@ -77,14 +75,14 @@ def at_least(value: float, standard_error: float, level: float = LEVEL) -> Estim
 def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL, draws: int = 2000) -> Estimate:
     """θ = Σ_b |μ_b| from normal estimates of the μ_b: gaps [B] with their covariance [B, B].
 
-    The plain T = Σ |gap_b| is biased upward, most where μ is zero. So T is compared with what it would be if
-    θ were true: a θ is kept where T lies in the middle of the law of Σ |μ_b(θ) + noise_b|, and `value` is the
-    θ for which T is its median. θ alone does not say the μ_b(θ): for θ > T the observed gaps grow as is
-    likeliest; for θ < T the gaps that are smallest in standard errors go to zero first, or, for the upper
-    end, all shrink alike; and the upper end is no lower than calibrated predictions have it half of the time,
-    however small T is. Each is the choice that errs on the wide side. At θ = 0 there is no choice: zero is
-    in the interval if and only if T is no larger than calibrated predictions give in all but (1 − level)/2
-    of samples.
+    The plain T = Σ |gap_b| is biased upward, most where μ is zero. So the interval compares T with its law
+    if θ were true: it keeps the θ for which T lies in the middle of the law of Σ |μ_b(θ) + noise_b|, and
+    `value` is the θ for which T is the median. θ alone does not determine the μ_b(θ): for θ > T the observed
+    gaps grow in the likeliest way; for θ < T the gaps that are smallest in standard errors vanish first, or,
+    for the upper end, all shrink in proportion; and however small T is, the upper end is no lower than
+    calibrated predictions reach half of the time. Each choice errs on the wide side. At θ = 0 there is no
+    choice: the interval holds zero if and only if T is no larger than calibrated predictions give in all but
+    (1 − level)/2 of samples.
 
     >>> total_gap(np.array([0.10, -0.05]), 0.0001 * np.eye(2))
     Estimate(0.15..., [0.12..., 0.17...])
@@ -96,7 +94,7 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL, dr
     signs, gaps = np.where(gaps < 0, -1.0, 1.0)[keep], np.abs(gaps[keep])
     if not len(gaps):
         return Estimate(fixed, fixed, fixed, 0.0)
-    covariance = covariance[np.ix_(keep, keep)] * np.outer(signs, signs)  # of the gaps made positive
+    covariance = covariance[np.ix_(keep, keep)] * np.outer(signs, signs)  # of the absolute gaps
     errors, observed = np.sqrt(np.diag(covariance)), float(gaps.sum())
     variance = float(covariance.sum())  # of their sum
     values, vectors = np.linalg.eigh(covariance)
@@ -107,10 +105,10 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL, dr
     order = np.argsort(gaps / errors)
     before = np.concatenate([[0.0], np.cumsum(gaps[order])])[:-1]
 
-    usual = float(np.median(np.abs(noise).sum(axis=1)))  # of T*, if θ were zero
+    usual = float(np.median(np.abs(noise).sum(axis=1)))  # the median of T* if θ were zero
 
     def share_below(theta: float, concentrated: bool) -> float:
-        """P(T* ≤ T) if θ were true; it falls with θ. For the upper end a T that is lucky does not count."""
+        """P(T* ≤ T) if θ were true; it falls with θ. For the upper end, T counts as no less than usual."""
         if theta >= observed:
             centre = gaps + (theta - observed) * likeliest
         elif concentrated:
@@ -145,7 +143,7 @@ def binned_means(
 ) -> tuple[np.ndarray, np.ndarray]:
     """E[w v 1_b] / E[w] of each bin [B], with their covariance [B, B].
 
-    noise: f (1 − f), row by row. A bin's sum of squares is at least what it says, up to RARE errors (as in
+    noise: f (1 − f), row by row. A bin's sum of squares is at least the noise, up to RARE errors (as in
     `spread`); and one imagined row a bin, off by ½, keeps a bin of few and equal residuals from looking
     certain.
     """
@@ -187,36 +185,37 @@ def binned_gap(
 
 
 def ece_from(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL) -> Estimate:
-    """As `total_gap`, of an ECE: it lies in [0, 1]."""
+    """`total_gap` of an ECE, which lies in [0, 1]."""
     return within(total_gap(gaps, covariance, level), 0.0, 1.0)
 
 
-def within(found: Estimate, lowest: float, highest: float) -> Estimate:
-    """The interval cut to what the number can be; it still holds the value.
+def within(estimate: Estimate, lowest: float, highest: float) -> Estimate:
+    """The estimate with its interval cut to the range of the number; it still holds the value.
 
     >>> within(normal(0.9, 0.1), 0.0, 1.0)
     Estimate(0.9, [0.704, 1])
     """
-    low, high = max(found.low, min(lowest, found.value)), min(found.high, max(highest, found.value))
-    return found._replace(low=low, high=high)
+    value = estimate.value
+    low, high = max(estimate.low, min(lowest, value)), min(estimate.high, max(highest, value))
+    return estimate._replace(low=low, high=high)
 
 
 def predicted_gaps(
     there: np.ndarray,
     index_there: np.ndarray,
-    left: np.ndarray,
+    unexplained: np.ndarray,
     index: np.ndarray,
     weights: np.ndarray,
     bins: int,
     noise: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """E[v 1_b] of target rows plus the source's weighted E[a u 1_b], [B], with their covariance [B, B].
+    """E[v 1_b] of target rows v plus the source's weighted E[a u 1_b], [B], with their covariance [B, B].
 
-    noise: f (1 − f) of the source rows. A bin of target rows without any source row has the variance of an
-    unknown residual of ±½.
+    u, `unexplained`: the source's residuals. noise: f (1 − f) of the source rows. A bin with target rows but
+    no source row has the variance of an unknown residual of ±½.
     """
     first, error_there = binned_means(there, index_there, bins)
-    correction, error = binned_means(left, index, bins, weights, noise)
+    correction, error = binned_means(unexplained, index, bins, weights, noise)
     share = np.bincount(index_there, minlength=bins) / len(there)
     unknown = np.where(np.bincount(index, minlength=bins) == 0, share**2 / 4, 0.0)
     return first + correction, error_there + error + np.diag(unknown)

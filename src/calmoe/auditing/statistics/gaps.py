@@ -1,31 +1,30 @@
-"""The rest of the ECE family with intervals: sums of |gap| over overlapping cells, and over a kernel's line.
+"""The rest of the ECE family with intervals: sums of |gap| over overlapping cells, and an integral of |gap|.
 
-Class-wise ECE and the experts' average ECE are sums of |E[v 1_cell]| where a row lies in several cells, one a
-class or one an expert; the smooth ECE is an integral of |E[D K_σ(t, f)]|. `total_gap` tells all of them, once
-it has the covariance of the gaps.
+The class-wise ECE and the experts' average ECE are sums of |E[v 1_cell]| where a row lies in several cells,
+one a class or one an expert; the smooth ECE is an integral of |E[D K_σ(t, f)]|. `total_gap` estimates all of
+them from the gaps and their covariance.
 """
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
-from scipy.fft import dct
 from scipy.sparse import csr_array
 
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.statistics.estimates import RARE, Estimate, ece_from
 from calmoe.defaults import BINS, LEVEL
-from calmoe.metrics import smooth_ece
 from calmoe.metrics.binned import subtract_label, width_bins
+from calmoe.metrics.smooth import diffused, on_grid, smooth_ece, to_cosines
 from calmoe.predictions import Predictions
 
-ROWS = 100_000  # rows that correlations between cells are taken from; variances are those of all rows
-MOST = 3000  # cells above which correlations between them are left out
+ROWS = 100_000  # rows that give the correlations between cells; all rows give the variances
+MOST = 3000  # cells: with more, their correlations count as zero
 GRID = 256  # intervals of [0, 1] for the kernel
 NARROWEST = 0.01  # bandwidth
 
 Cells = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Of some rows, [n, P] each: the cells a row lies in, what it adds to them, and the variance expected."""
+"""Some rows, [n, P] each: the cells a row lies in, what it adds to them, and the expected variance."""
 
 
 def celled_gap(
@@ -34,7 +33,7 @@ def celled_gap(
     """Σ_cells |E[v 1_cell]| of the population, with `total_gap`'s interval; each row lies in P of the cells.
 
     unit: the most that a row can add to a cell. As in `binned_gap`, a cell has one imagined row, and at least
-    the spread that is expected of it, up to RARE errors.
+    the expected spread, up to RARE errors.
 
     >>> index, value = np.repeat([[0], [1]], 50, axis=0), np.repeat([[0.1], [-0.2]], 50, axis=0)
     >>> round(celled_gap([(index, value, 0 * value)], 2, 100).value, 2)  # half 0.1 off, half 0.2
@@ -67,8 +66,8 @@ def celled_gap(
     imagined = np.maximum(squares / counts, 0.05 * unit**2) / rows
     unseen = np.maximum(np.minimum(expected, RARE * unit**2 / rows) - squares, 0.0)
     safe = squares - gaps**2 + imagined + unseen
-    found = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scale = np.divide(np.sqrt(safe), found, out=np.zeros_like(found), where=found > 0)
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.divide(np.sqrt(safe), errors, out=np.zeros_like(errors), where=errors > 0)
     covariance *= np.outer(scale, scale)  # correlations of some rows, variances of all
     np.fill_diagonal(covariance, safe)
     return ece_from(gaps, covariance / rows, level)
@@ -116,45 +115,35 @@ def experts_gap(configurations: Configurations, *, bins: int = BINS, level: floa
 def smooth(
     configurations: Configurations, *, bandwidth: float | None = None, level: float = LEVEL
 ) -> Estimate:
-    """∫ |E[D K_σ(t, f)]| dt at the bandwidth σ, which counts as fixed; `total_gap`'s interval.
+    """∫ |E[D K_σ(t, f)]| dt at the bandwidth σ, taken as fixed, with `total_gap`'s interval.
 
-    Where not given, σ is the one that Blasiok and Nakkiran's smooth ECE chooses, or 0.01 if that is more.
+    By default σ is the one that Blasiok and Nakkiran's smooth ECE chooses, or 0.01 if that is more.
     """
     f, residual = configurations.confidence, configurations.residual
-    assert configurations.outcome is not None
     if bandwidth is None:
         two = np.stack([1 - f, f], axis=1)
-        bandwidth = max(smooth_ece(two, configurations.outcome.astype(np.int64), of=1), NARROWEST)
+        bandwidth = max(smooth_ece(two, configurations.known_outcome.astype(np.int64), of=1), NARROWEST)
     kernel, n = smoothing(bandwidth), len(f)
 
-    def on_grid(values: np.ndarray) -> np.ndarray:
-        position = f * GRID
-        left = np.minimum(position.astype(np.int64), GRID - 1)
-        right = values * (position - left)
-        spread = np.bincount(left, values - right, minlength=GRID + 1)
-        return spread + np.bincount(left + 1, right, minlength=GRID + 1)
+    def spread_out(values: np.ndarray) -> np.ndarray:
+        return on_grid(torch.as_tensor(f), torch.as_tensor(values), GRID)
 
-    squares, noise = on_grid(residual**2), on_grid(configurations.noise)
+    squares, noise = spread_out(residual**2), spread_out(configurations.noise)
     expected = float(noise.sum())
-    if min(expected, RARE) > squares.sum():  # errors that are expected, though none was seen
+    if min(expected, RARE) > squares.sum():  # errors expected even where the rows show none
         squares = noise * min(expected, RARE) / expected
-    squares += 0.05 * on_grid(np.ones(n)) / n  # one imagined row
-    gaps = kernel @ on_grid(residual) / n
+    squares += 0.05 * spread_out(np.ones(n)) / n  # one imagined row
+    gaps = kernel @ spread_out(residual) / n
     covariance = (kernel * squares) @ kernel.T / n**2 - np.outer(gaps, gaps) / n
     return ece_from(gaps, covariance, level)
 
 
 def smoothing(bandwidth: float) -> np.ndarray:
-    """[GRID + 1, GRID + 1]: mass at a grid point -> its smoothed density at t, times the trapezoid's weight.
-
-    The heat kernel of [0, 1] is diagonal in the cosine basis, as in `calmoe.metrics.smooth_ece`.
+    """The map from masses at grid points to their smoothed density times the trapezoid's weights.
 
     >>> bool(np.allclose(smoothing(0.1).sum(axis=0), 1))  # no mass is lost
     True
     """
-    mass = np.eye(GRID + 1)
-    mass[1:-1] /= 2  # reflection counts an inner point twice
-    damping = np.exp(-((bandwidth * np.pi * np.arange(GRID + 1)) ** 2) / 2)
-    kernel = dct(dct(mass, type=1, axis=0) * damping[:, None], type=1, axis=0) / GRID
+    kernel = diffused(to_cosines(np.eye(GRID + 1)), bandwidth) / GRID
     kernel[[0, -1]] /= 2
-    return np.asarray(kernel)
+    return kernel

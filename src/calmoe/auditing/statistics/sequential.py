@@ -1,12 +1,11 @@
-"""m(S) − f, learned from the past only: every row is judged by a model that saw other rows, none after it.
+"""m(S) − f, learned from the past only: a model of earlier rows judges every row.
 
 Ordinary cross-fitting lets fold 1 teach the judge of fold 2 and fold 2 that of fold 1. Where there is nothing
 to learn, the folds' sums are then correlated and their mean varies more than its standard error says. Here
-rows come in random blocks, and a block is judged by a model of the blocks before it: the sum of D g(S) is a
+rows come in random blocks, and a model of the earlier blocks judges each block: the sum of D g(S) is a
 martingale, so its variance is the sum of the squares and normal intervals hold. The first block only teaches.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,24 +13,25 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.boosting import small_trees
 
 FIRST, LATER = 0.4, 3  # the share of rows that only teach, and how many blocks are judged
-MOST = 200_000  # rows that a model is taught from
-MANY = 20_000  # rows from which a larger model pays
-SOME = 20_000  # rows of the past that are kept at hand
-FEWEST = 200  # rows below which there is nothing to learn from
+MOST = 200_000  # rows that a model learns from
+MANY = 20_000  # rows: with as many, a larger model pays
+SOME = 20_000  # rows of the past that a block keeps at hand
+FEWEST = 200  # rows: with fewer, there is nothing to learn from
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """The judged rows, the block of each, and the m(S) − f that a model of earlier blocks expects there."""
+    """The judged rows, the block of each, and the m(S) − f that a model of earlier blocks predicts."""
 
     rows: np.ndarray  # [J] indices of the judged rows, block by block
     block: np.ndarray  # [J] 1, 2, …
     expected: np.ndarray  # [J] ĥ(S)
     taught: np.ndarray  # indices of the first block
-    past: tuple[np.ndarray, ...]  # for each judged block: indices of rows before it, some if they are many
-    recalled: tuple[np.ndarray, ...]  # and what that block's model says of these, which taught it
+    past: tuple[np.ndarray, ...]  # for each judged block: indices of earlier rows, at most SOME
+    recalled: tuple[np.ndarray, ...]  # and what the block's model, which learned from these, predicts there
 
     def parts(self) -> list[np.ndarray]:
         """Positions in `rows` of each block."""
@@ -39,42 +39,28 @@ class Learned:
 
 
 def blocks(rows: int, seed: int = 0) -> list[np.ndarray]:
-    """Random blocks of row indices: the first, which only teaches, then those that are judged."""
+    """Random blocks of row indices: the first only teaches, the others are judged."""
     order = np.random.default_rng(seed).permutation(rows)
     ends = (rows * (FIRST + (1 - FIRST) * np.arange(LATER) / LATER)).astype(int)
     return np.split(order, ends)
 
 
-def learn(
-    configurations: Configurations,
-    seed: int = 0,
-    parts: list[np.ndarray] | None = None,
-    inside: Callable[[float], None] = lambda share: None,
-) -> Learned:
-    """Gradient boosting of D = Y − f on the configuration, block by block; parts: other blocks of rows.
-
-    `inside` hears how far it is.
-    """
+def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray] | None = None) -> Learned:
+    """Gradient boosting of D = Y − f on the configuration, block by block; parts: `blocks` unless given."""
     features, residual = configurations.features(), configurations.residual
     parts = parts or blocks(len(residual), seed)
     expected, recalled, kept = [], [], []
     for i in range(1, len(parts)):
         past = np.concatenate(parts[:i][::-1])[:MOST]  # rows are in random order, the latest first
+        rounds = 50 if len(past) < MANY else 100
         model = HistGradientBoostingRegressor(
-            learning_rate=0.06,
-            max_iter=50 if len(past) < MANY else 100,
-            max_leaf_nodes=8,
-            min_samples_leaf=max(20, len(past) // 200),
-            l2_regularization=1.0,
-            early_stopping=False,
-            random_state=seed,
+            learning_rate=0.06, max_iter=rounds, **small_trees(len(past), seed)
         )
         kept.append(past[:SOME])
         with threadpool_limits(1, user_api="openmp"):  # the same sums on every machine, busy or not
             model.fit(features[past], residual[past])
             expected.append(model.predict(features[parts[i]]))
             recalled.append(model.predict(features[kept[-1]]))
-        inside(i / LATER)
     return Learned(
         rows=np.concatenate(parts[1:]),
         block=np.repeat(np.arange(1, len(parts)), [len(part) for part in parts[1:]]),

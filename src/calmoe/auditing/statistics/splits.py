@@ -1,10 +1,10 @@
 """Several random splits, one answer: the middle one, at a level that pays for it.
 
-What is learned depends on which rows taught it, so that one file gives another p-value with every split. Of R
-splits, R odd, the middle p-value is at most a only if (R + 1)/2 of them are; by Markov's inequality that has
-a probability of at most c a, c = 2R/(R + 1) < 2, however the splits depend on each other. So c times the
-middle p-value is a p-value; and the middle one of lower bounds, each of level 1 − (1 − level)/c, is a lower
-bound of that level.
+What a model learns depends on the rows that taught it, so every split gives another p-value. Of R splits, R
+odd, the middle p-value is at most a only if (R + 1)/2 of them are; by Markov's inequality that has a
+probability of at most c a, c = 2R/(R + 1) < 2, however the splits depend on each other. So c times the middle
+p-value is a p-value; and the middle one of lower bounds, each of level 1 − (1 − level)/c, is a lower bound of
+that level.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ import numpy as np
 from calmoe.auditing.statistics.estimates import Estimate
 
 SPLITS = 5
-LARGE, FEWER = 200_000, 3  # rows above which there are fewer splits
+LARGE, FEWER = 200_000, 3  # with more rows than that, so many splits
 
 
 def how_many(rows: int) -> int:
-    """Splits for so many rows: learning takes most of an audit's time."""
+    """The splits for so many rows: learning takes most of an audit's time."""
     return SPLITS if rows <= LARGE else FEWER
 
 
@@ -47,9 +47,9 @@ def one_p_value(p_values: Sequence[float]) -> float:
 
 
 def one_bound(bounds: Sequence[Estimate]) -> Estimate:
-    """The middle value, the middle lower end and the middle error, mostly of different splits.
+    """The middle value, the middle lower end and the middle error, which may come from different splits.
 
-    The bounds are of level `level_each`; the lower end is therefore no multiple of the error below the value.
+    So the lower end is no fixed number of errors below the value. The bounds have level `level_each`.
     """
     value, low, error = (
         float(np.sort([getattr(bound, name) for bound in bounds])[len(bounds) // 2])
@@ -59,10 +59,10 @@ def one_bound(bounds: Sequence[Estimate]) -> Estimate:
 
 
 def level_each(level: float, splits: int) -> float:
-    """The level of each split's bound, so that the middle one has the level that is asked for."""
+    """The level that each split's bound needs for the middle one to have this level."""
     return 1 - (1 - level) / price(splits)
 
 
 def middle(values: Sequence[float]) -> int:
-    """Which one is in the middle; of equal ones the earlier."""
+    """The index of the middle value; of equal ones the earlier."""
     return int(np.argsort(values, kind="stable")[len(values) // 2])

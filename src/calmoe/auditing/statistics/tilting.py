@@ -1,7 +1,7 @@
 """The exponential tilt: the worst reweighting of a score within a Kullback-Leibler ball.
 
-sup { E[a v] : a ≥ 0, E[a] = 1, E[a log a] ≤ ε } is attained by a ∝ exp(λ v) with KL(λ) = ε, or by all the
-mass on the largest v where even that costs less than ε.
+a ∝ exp(λ v) with KL(λ) = ε attains sup { E[a v] : a ≥ 0, E[a] = 1, E[a log a] ≤ ε }; where even all the mass
+on the largest v costs less than ε, that does.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 def tilt(scores: np.ndarray, epsilon: float, probability: np.ndarray | None = None) -> np.ndarray:
     """The density a [..., M] of mean 1 that raises E[a v] most within KL radius ε; scores are [..., M].
 
-    probability [M] sums to 1; equal where not given.
+    probability [M] sums to 1; equal unless given.
 
     >>> tilt(np.array([0.0, 1.0]), epsilon=np.log(2)).round(6)
     array([0., 2.])
@@ -21,7 +21,7 @@ def tilt(scores: np.ndarray, epsilon: float, probability: np.ndarray | None = No
     scores = np.asarray(scores, dtype=np.float64)
     mass = np.full(scores.shape[-1], 1 / scores.shape[-1]) if probability is None else probability
     below = scores - np.where(mass > 0, scores, -np.inf).max(axis=-1, keepdims=True)
-    below = np.where(mass > 0, below, -1.0)  # what has no mass must not overflow
+    below = np.where(mass > 0, below, -1.0)  # scores without mass must not overflow
     scale = -(below * mass).sum(axis=-1, keepdims=True)
     flat = scale <= 1e-12 * np.abs(scores).max(axis=-1, keepdims=True)
     below = below / np.where(flat, 1.0, scale)
@@ -56,9 +56,3 @@ def _kl(below: np.ndarray, rate: np.ndarray, mass: np.ndarray) -> tuple[np.ndarr
     mean = (weights * below).sum(axis=-1, keepdims=True) / total
     variance = (weights * (below - mean) ** 2).sum(axis=-1, keepdims=True) / total
     return rate * mean - np.log(total), rate**2 * variance
-
-
-def divergence(density: np.ndarray, probability: np.ndarray | None = None) -> float:
-    """KL = E[a log a] of a density a of mean 1."""
-    logs = np.log(np.where(density > 0, density, 1.0))
-    return float(np.mean(density * logs) if probability is None else (probability * density * logs).sum())

@@ -2,8 +2,8 @@
 
 If it is, residuals Y − m(S) have the same weighted mean along every direction g(S), on target rows and on
 source rows weighted by a(S): E_target[g (Y − m)] = E_source[a g (Y − m)], whatever the learned m lacks. The
-directions: g = 1, the confidence f, and the learned m − f; the last two standardised. Both sides use the same
-m and g: a source row those of the folds without it, a target row those of every fold in turn, averaged.
+directions are g = 1, the confidence f, and the learned m − f; the last two standardised. Both sides use the
+same m and g: a source row those of the folds without it, a target row the average over all folds.
 """
 
 from dataclasses import dataclass, replace
@@ -19,15 +19,16 @@ from calmoe.auditing.target.cross_fit import learn
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.defaults import LEVEL
 
-FEWEST = 30  # labelled target rows below which there is no test
+FEWEST = 30  # labelled target rows that the test needs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plausibility:
-    """p_value: of the null that E[Y | S] is the same, by all directions together (Hotelling's T²); of
-    several `splits`, c times the middle one (`statistics.splits`). All else is the first split's.
+    """Whether labelled target rows contradict the assumption.
 
-    discrepancy: accuracy of the labelled target rows less what was predicted for them. along_confidence,
+    p_value: of the null that E[Y | S] is the same, by all directions together (Hotelling's T²); over several
+    `splits`, c times the middle one (`statistics.splits`). All else comes from the first split.
+    discrepancy: accuracy of the labelled target rows less the prediction for them. along_confidence,
     along_gap: the same, times the standardised f and learned m − f. detectable: the discrepancy that the
     first direction alone finds four times in five; a smaller one usually stays unseen, and so does one that
     averages out along all three directions.
@@ -70,13 +71,13 @@ def plausibility(
     share = (ratio.weights / ratio.weights.sum())[:, None]
     corrections = (share * here).sum(axis=0)
     influence = share * (here - corrections)
-    apart = there.mean(axis=0) - corrections
+    difference = there.mean(axis=0) - corrections
     covariance = np.cov(there.T) / rows + influence.T @ influence
     errors = np.sqrt(np.diag(covariance))
-    statistic = float(apart @ np.linalg.pinv(covariance) @ apart)
-    size = len(apart)
+    statistic = float(difference @ np.linalg.pinv(covariance) @ difference)
+    size = len(difference)
     p_value = float(fisher.sf(statistic * (rows - size) / (size * (rows - 1)), size, rows - size))
-    estimates = [normal(float(a), float(e), level) for a, e in zip(apart, errors, strict=True)]
+    estimates = [normal(float(d), float(e), level) for d, e in zip(difference, errors, strict=True)]
     return Plausibility(
         rows=rows,
         p_value=p_value,
@@ -90,15 +91,15 @@ def plausibility(
 def over_splits(
     first: Plausibility,
     labelled: Configurations,
-    seen: Configurations,
+    here: Configurations,
     there: Configurations,
     level: float,
     seed: int,
 ) -> Plausibility:
-    """The first split's test with the p-value of several: ratio and m − f are learned anew for each."""
-    p_values, features, asked = [first.p_value], seen.features(), labelled.features()
-    for own in seeds(seed, FEWER)[1:]:
-        ratio = density_ratio(seen, there, level=level, seed=own)
-        learned = learn(features, asked, seen.residual, ratio.fold, own)
-        p_values.append(plausibility(labelled, learned.by_fold, seen, learned.source, ratio, level).p_value)
+    """The first split's test with the p-value of several, each of which learns its own ratio and m − f."""
+    p_values, features, asked = [first.p_value], here.features(), labelled.features()
+    for split_seed in seeds(seed, FEWER)[1:]:
+        ratio = density_ratio(here, there, level=level, seed=split_seed)
+        learned = learn(features, asked, here.residual, ratio.fold, split_seed)
+        p_values.append(plausibility(labelled, learned.by_fold, here, learned.source, ratio, level).p_value)
     return replace(first, p_value=one_p_value(p_values), splits=len(p_values))

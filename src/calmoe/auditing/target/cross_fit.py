@@ -1,13 +1,13 @@
 """Means over a target from a labelled source, right if either of two learned things is ("doubly robust").
 
-For any value Z of a row (right or wrong, a loss) and what was learned of its mean μ(S) on the source,
+For any value Z of a row (right or wrong, a loss) and its mean μ(S) as learned on the source,
 
     E_target[Z] = E_target[μ(S)] + E_source[a(S) (Z − μ(S))],    a = dP_target / dP_source  (`density`).
 
 The first term is a mean over target rows, the second corrects it on source labels. The error is the product
 of those of μ and a, and so cross-fitted estimates of both leave the normal interval intact; ordinary folds
-will do, since what one fold teaches another enters through that product only. μ is taught as a correction to
-what the mixture says itself: Z − E_f[Z], zero if calibrated.
+suffice, since what one fold teaches another enters through that product only. The models learn μ as a
+correction to what the mixture itself expects: Z − E_f[Z], zero if calibrated.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
+from calmoe.auditing.statistics.boosting import small_trees
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, normal
 from calmoe.auditing.statistics.sequential import MOST
 from calmoe.auditing.target.density import FOLDS
@@ -24,14 +25,14 @@ from calmoe.defaults import LEVEL
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """μ(S) − E_f[Z] of one value Z: of each source row by the model of other folds, of target rows by all."""
+    """μ(S) − E_f[Z] of a value Z: for source rows by the model of the other folds, for target rows by all."""
 
     source: np.ndarray  # [n]
     by_fold: np.ndarray  # [folds, N]
 
     @property
     def target(self) -> np.ndarray:
-        """The mean of the models: none of them saw a target row. [N]"""
+        """The mean over the folds' models, none of which saw a target row. [N]"""
         return self.by_fold.mean(axis=0)
 
 
@@ -43,13 +44,7 @@ def learn(
     for k in range(FOLDS):
         others = np.random.default_rng(seed).permutation(np.flatnonzero(fold != k))[:MOST]
         model = HistGradientBoostingRegressor(
-            learning_rate=0.1,
-            max_iter=60,
-            max_leaf_nodes=8,
-            min_samples_leaf=max(20, len(others) // 200),
-            l2_regularization=1.0,
-            early_stopping=False,
-            random_state=seed,
+            learning_rate=0.1, max_iter=60, **small_trees(len(others), seed)
         )
         with threadpool_limits(1, user_api="openmp"):
             model.fit(source[others], values[others])
@@ -69,13 +64,13 @@ def predicted_mean(
 ) -> Estimate:
     """E_target[Z] from the source's Z − E_f[Z] [n] and the target's E_f[Z] [N].
 
-    noise: f (1 − f) of the source rows, where Z is right or wrong: few errors must not look certain, as in
+    noise: f (1 − f) of the source rows, where Z is right or wrong: a few errors must not look certain, as in
     `estimates.spread`.
     """
     first = mean(known + learned.target, level)
-    left = surplus - learned.source
-    correction = float(weights @ left / weights.sum())
-    squares = float((weights**2 * (left - correction) ** 2).sum())
+    unexplained = surplus - learned.source
+    correction = float(weights @ unexplained / weights.sum())
+    squares = float((weights**2 * (unexplained - correction) ** 2).sum())
     if noise is not None:
         heaviest = float(weights.max()) ** 2
         squares = max(squares, min(float((weights**2 * noise).sum()), RARE * heaviest)) + heaviest / 2

@@ -3,13 +3,13 @@
 A classifier that tells the files apart knows their ratio: a(S) = (n/N) p/(1 − p), where p is the probability
 that a row with S is one of the N target rows and not one of the n source rows.
 
-Rows come in folds, each weighted by models of the other folds. Ordinary folds will do here, unlike in
-`learning`: the classifier never sees a label, so given all configurations the weights are fixed numbers for
-the residuals they multiply. Only the question "can the files be told apart at all?" is of `learning`'s kind,
-with the file as the outcome; there the folds' dependence is paid for by a wider interval (see `_auc`).
+Rows come in folds, and models of the other folds weight each. Ordinary folds suffice here, unlike in
+`statistics.sequential`: the classifier never sees a label, so given all configurations the weights are fixed
+numbers for the residuals they multiply. Only the AUC, whether a classifier can tell the files apart at all,
+suffers from folds that teach each other; its interval is wider for that (see `_auc`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,33 +22,35 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
+from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.boosting import small_trees
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.sequential import MOST, SOME
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError
 
 FOLDS, INNER = 4, 2
-FEWEST = 100  # rows of either file below which no ratio is learned
+FEWEST = 100  # rows that each file needs
 
 
 @dataclass(frozen=True, kw_only=True)
 class DensityRatio:
-    """The weights of the source rows, and how far they can be trusted.
+    """The weights of the source rows, and how far to trust them.
 
     weights: a(S) of each source row by a model that did not see it, clipped at √n and divided by its mean.
     clip: √n, so that no row counts for more than √n rows (Ionides' rule: consistent, with finite variance).
-    clipped: the share of the source rows that were clipped; beyond: the share of target rows whose ratio lies
+    clipped: the share of source rows with a clipped weight; beyond: the share of target rows whose ratio lies
         above the clip, configurations that the source hardly has.
-    covered: the mean of a(S) over the source before it was divided; 1 if the ratio is right, less where the
+    covered: the mean of a(S) over the source before the division; 1 if the ratio is right, less where the
         source lacks part of the target.
     effective: Kish's effective number of source rows, (Σ a)² / Σ a².
     auc: how well a classifier tells the files apart on rows that it did not see; ½: not at all.
     """
 
-    weights: np.ndarray  # [n]
-    fold: np.ndarray  # [n] the fold of each source row
-    target_ratios: np.ndarray  # [N] a(S) of the target rows, neither clipped nor normalised
+    weights: np.ndarray = field(metadata=UNSAVED)  # [n]
+    fold: np.ndarray = field(metadata=UNSAVED)  # [n] the fold of each source row
+    target_ratios: np.ndarray = field(metadata=UNSAVED)  # [N] a(S) of target rows, not clipped or normalised
     clip: float
     clipped: float
     beyond: float
@@ -65,8 +67,8 @@ def density_ratio(
     >>> from calmoe.worlds.binary import cancelling
     >>> world = cancelling(seed=0)
     >>> source, target = (Configurations.of(world.sample(500, seed=s)) for s in (1, 2))
-    >>> found = density_ratio(source, target)
-    >>> found.effective > 400, found.auc.low < 0.5 < found.auc.high  # the same world twice
+    >>> ratio = density_ratio(source, target)
+    >>> ratio.effective > 400, ratio.auc.low < 0.5 < ratio.auc.high  # the same world twice
     (True, True)
     """
     check_same(source, target)
@@ -107,9 +109,9 @@ def check_same(source: Configurations, target: Configurations) -> None:
 def _log_odds(
     features: np.ndarray, which: np.ndarray, others: np.ndarray, held: np.ndarray, seed: int
 ) -> np.ndarray:
-    """Of the held rows: boosting and splines, weighed by a logistic fit on rows that neither saw (Platt).
+    """log p/(1 − p) of the held rows: boosting and splines, combined by a logistic fit on rows new to both.
 
-    Where nothing tells the files apart, that fit gives both no weight and all ratios are 1.
+    Where nothing tells the files apart, that fit (Platt) gives both no weight, and all ratios are 1.
     """
     others = np.random.default_rng(seed).permutation(others)[:MOST]
     inner = StratifiedKFold(INNER, shuffle=True, random_state=seed)
@@ -123,20 +125,12 @@ def _log_odds(
                 model.fit(features[rows], which[rows])
                 scores[kept, column] = _logits(model, features[others[kept]])
                 answers[:, column] += _logits(model, features[held]) / INNER
-    platt = LogisticRegression(C=1.0, tol=1e-8).fit(scores, which[others])  # slight scores are told too
+    platt = LogisticRegression(C=1.0, tol=1e-8).fit(scores, which[others])  # precise enough for slight scores
     return np.asarray(platt.decision_function(answers))
 
 
 def _models(rows: int, seed: int) -> list[Any]:
-    boosting = HistGradientBoostingClassifier(
-        learning_rate=0.1,
-        max_iter=50,
-        max_leaf_nodes=8,
-        min_samples_leaf=max(20, rows // 200),
-        l2_regularization=1.0,
-        early_stopping=False,
-        random_state=seed,
-    )
+    boosting = HistGradientBoostingClassifier(learning_rate=0.1, max_iter=50, **small_trees(rows, seed))
     splines = make_pipeline(
         StandardScaler(),
         SplineTransformer(n_knots=4, degree=2, include_bias=False),

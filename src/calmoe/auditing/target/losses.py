@@ -1,4 +1,4 @@
-"""Proper losses row by row, and how they hang on the one event that the audit looks at."""
+"""Proper losses row by row, and how much of each depends on the event that the audit judges."""
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ RANGES = {"nll": (0.0, np.inf), "brier": (0.0, 2.0)}
 def losses_of(
     name: str, predictions: Predictions, of: Of
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """The loss of each row; its mean if the mixture is right; the event's loss less that of the others."""
+    """The loss of each row, None without labels; its mean if the mixture is right; and the loss where the
+    event comes true less the mean loss where it does not. [N] each"""
     labels = predictions.labels
     losses, own, slope = [], [], []
     for start in range(0, len(predictions), CHUNK):

@@ -1,8 +1,8 @@
 """A temperature on the target: what ECE it will leave there.
 
 A temperature T changes f to f_T and leaves E[Y | S] alone. So with the learned m(S) the target's gaps after T
-are E_target[(m(S) − f_T) 1_b(f_T)], corrected as in `target` by source residuals Y − m(S): nothing needs to
-be learned again. T itself is fitted without the rows that it is judged on, fold by fold.
+are E_target[(m(S) − f_T) 1_b(f_T)], corrected as in `scores` by source residuals Y − m(S), and there is
+nothing to learn again. Each fold of the source judges a T fitted on the other folds.
 """
 
 import warnings
@@ -13,16 +13,16 @@ import torch
 from scipy.special import ndtri
 
 from calmoe.auditing.statistics.estimates import NONE, Estimate, ece_from, predicted_gaps
-from calmoe.auditing.target.density import FOLDS, DensityRatio
+from calmoe.auditing.target.density import FOLDS
+from calmoe.auditing.target.shift import Shift
 from calmoe.calibration import CalibrationWarning, Temperature
 from calmoe.metrics.binned import width_bins
 from calmoe.metrics.checks import Of
-from calmoe.predictions import Predictions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tempered:
-    """A temperature of all source rows, with the interval that the weights' own error is not part of.
+    """A temperature fitted on all source rows; its interval takes the weights as exact.
 
     ece: predicted for the target, after temperatures of the other folds' rows.
     """
@@ -31,46 +31,36 @@ class Tempered:
     ece: Estimate
 
 
-def tempered(
-    source: Predictions,
-    target: Predictions,
-    expected: np.ndarray,
-    left: np.ndarray,
-    noise: np.ndarray,
-    ratio: DensityRatio,
-    weights: np.ndarray | None,
-    of: Of,
-    bins: int,
-    level: float,
-) -> Tempered:
-    """weights: T is fitted with them; expected: m(S) there [N]; left: Y − m(S), noise: f (1 − f), [n]."""
-    logs, labels = source.output.log_probs.double(), source.known_labels
-    logs_there = target.output.log_probs.double()
-    even = np.ones(len(logs)) if weights is None else weights
-    gaps, covariance = np.zeros(bins), np.zeros((bins, bins))
+def tempered(shift: Shift, weights: np.ndarray) -> Tempered:
+    """Fit T on the source with these weights [n], and predict the ECE that it leaves on the target."""
+    logs, labels = shift.source.output.log_probs.double(), shift.source.known_labels
+    logs_there, bins, ratio = shift.target.output.log_probs.double(), shift.bins, shift.ratio
+    expected = shift.there.confidence + shift.learned.target  # m(S) of the target rows
     index = np.empty(len(logs), int)
-    first = []
+    by_fold = []
     for k in range(FOLDS):
         held = torch.as_tensor(ratio.fold == k)
-        fitted = _fit(logs[~held], labels[~held], even[~held.numpy()])
-        index[held.numpy()] = width_bins(_event(fitted.transform(logs[held]), of), bins).numpy()
-        confidence = _event(fitted.transform(logs_there), of)
-        first.append((expected - confidence.numpy(), width_bins(confidence, bins).numpy()))
-    for values, index_there in first:
-        some, errors = predicted_gaps(values, index_there, left, index, ratio.weights, bins, noise)
-        gaps += some / FOLDS
+        fitted = _fit(logs[~held], labels[~held], weights[~held.numpy()])
+        index[held.numpy()] = width_bins(_event(fitted.transform(logs[held]), shift.of), bins).numpy()
+        confidence = _event(fitted.transform(logs_there), shift.of)
+        by_fold.append((expected - confidence.numpy(), width_bins(confidence, bins).numpy()))
+    gaps, covariance = np.zeros(bins), np.zeros((bins, bins))
+    source = shift.unexplained, index, ratio.weights, bins, shift.here.noise
+    for values, index_there in by_fold:
+        fold_gaps, errors = predicted_gaps(values, index_there, *source)
+        gaps += fold_gaps / FOLDS
         covariance += errors / FOLDS
-    final = _fit(logs, labels, even)
+    final = _fit(logs, labels, weights)
     return Tempered(
-        temperature=_interval(final, logs, labels, even, level),
-        ece=ece_from(gaps, covariance, level),
+        temperature=_interval(final, logs, labels, weights, shift.level),
+        ece=ece_from(gaps, covariance, shift.level),
     )
 
 
 def _fit(logs: torch.Tensor, labels: torch.Tensor, weights: np.ndarray) -> Temperature:
     """As `ShiftedTemperature`, which would refuse three folds where all four have just enough rows."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)  # the interval, NaN then, says it
+        warnings.simplefilter("ignore", CalibrationWarning)  # a NaN interval says the same
         return Temperature().fit(logs, labels, weights)
 
 
@@ -81,7 +71,7 @@ def _event(logs: torch.Tensor, of: Of) -> torch.Tensor:
 def _interval(
     fitted: Temperature, logs: torch.Tensor, labels: torch.Tensor, weights: np.ndarray, level: float
 ) -> Estimate:
-    """From the score's sandwich in β = 1/T: Var β = Σ a² s² / (Σ a Var_β(z))², s = z_Y − E_β[z]."""
+    """By the sandwich variance of β = 1/T: Var β = Σ a² s² / (Σ a Var_β(z))², s = z_Y − E_β[z]."""
     value = fitted.temperature_
     if fitted.status_ != "optimum":
         return NONE._replace(value=value)

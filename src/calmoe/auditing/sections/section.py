@@ -1,0 +1,88 @@
+"""What a section of the audit is: the card that each section's file ends with, and the material it works on.
+
+A new section is one file here, with a card, and one line in `calmoe.auditing.audit_report.SECTIONS` beside
+the report's fields.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.presentation.figures import Figure
+from calmoe.auditing.statistics.sequential import FEWEST, Learned, learn
+from calmoe.metrics.checks import Of
+from calmoe.predictions import Predictions
+from calmoe.render.page import Picture, Point
+from calmoe.render.page import Section as PageSection
+
+if TYPE_CHECKING:
+    from calmoe.auditing.audit_report import AuditReport
+
+Inside = Callable[[float], None]
+"""Hears which share of a section's work is done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """The predictions under audit and what the caller asked; sections share what is costly to compute."""
+
+    predictions: Predictions
+    target: Predictions | None
+    labelled_target: Predictions | None
+    of: Of
+    bins: int
+    level: float
+    seed: int
+
+    @cached_property
+    def configurations(self) -> Configurations:
+        return Configurations.of(self.predictions, self.of)
+
+    @cached_property
+    def learned(self) -> Learned:
+        """m(S) − f, learned block by block."""
+        return learn(self.configurations, self.seed)
+
+    @property
+    def why_not_learned(self) -> str | None:
+        """Why the audit does not learn from configurations; None where it does."""
+        rows = len(self.configurations)
+        if self.configurations.num_experts == 1:
+            return (
+                "there is one expert: its confidence is the whole configuration, behind which nothing "
+                "can hide"
+            )
+        if rows < FEWEST:
+            few = "is 1 row" if rows == 1 else f"are {rows} rows"
+            return f"there {few}; learning from some and judging others needs at least {FEWEST}"
+        return None
+
+
+class Findings(NamedTuple):
+    """The report's fields that a section fills, and by name what it left out and why."""
+
+    fields: Mapping[str, Any]
+    left_out: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section's card.
+
+    name: what the progress bar shows. cost: its time relative to the other sections.
+    asked: whether the caller asked for it; check: raises InputError before any section computes.
+    summary: its point of the summary; page: its part of the page, with the pictures of its figures.
+    figures, files: what it draws, and the files it adds to the audit's folder.
+    """
+
+    name: str
+    cost: float
+    compute: Callable[[Material, Inside], Findings]
+    page: Callable[["AuditReport", Sequence[Picture]], PageSection | None]
+    summary: Callable[["AuditReport"], Point | None] = lambda report: None
+    figures: Callable[["AuditReport"], Sequence[Figure]] = lambda report: ()
+    files: Callable[["AuditReport"], Mapping[str, bytes]] = lambda report: {}
+    asked: Callable[[Material], bool] = lambda material: True
+    check: Callable[[Material], None] = lambda material: None

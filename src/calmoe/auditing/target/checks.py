@@ -1,0 +1,71 @@
+"""Whether two files can be predictions of one mixture on different rows."""
+
+import numpy as np
+import torch
+
+from calmoe.auditing.target.assumption import FEWEST as FEWEST_LABELLED
+from calmoe.auditing.target.density import FEWEST
+from calmoe.errors import InputError
+from calmoe.mixture import MixtureOutput
+from calmoe.predictions import Predictions
+
+MOST_SHARED = 0.5  # the largest share of a target's rows that may be rows of the source
+
+
+class UnfitTarget(InputError):
+    """The source cannot be compared with this target. role: "target" or "labelled target"."""
+
+    def __init__(self, role: str, why: str) -> None:
+        super().__init__(why)
+        self.role = role
+
+
+def check_targets(source: Predictions, target: Predictions | None, labelled: Predictions | None) -> None:
+    """Refuse a target, or labelled rows of it, that the source says nothing about."""
+    if labelled is not None and target is None:
+        raise InputError("labelled target rows need a target file to say which target")
+    for role, other in (("target", target), ("labelled target", labelled)):
+        if other is not None:
+            check_target(source, other, role)
+
+
+def check_target(source: Predictions, target: Predictions, role: str = "target") -> None:
+    """Refuse predictions of another mixture, too few rows, missing labels, and rows of the source itself."""
+    why = _why_unfit(source, target, role)
+    if why is not None:
+        raise UnfitTarget(role, why)
+
+
+def _why_unfit(source: Predictions, target: Predictions, role: str) -> str | None:
+    for what, ours, theirs in (
+        ("classes", source.num_classes, target.num_classes),
+        ("experts", source.num_experts, target.num_experts),
+    ):
+        if ours != theirs:
+            return (
+                f"the source has {ours} {what} and the {role} {theirs}: give predictions of the same mixture"
+            )
+    if role == "target" and len(target) < FEWEST:
+        return f"the target has {len(target)} rows; at least {FEWEST} are needed to know it"
+    if role == "labelled target" and target.labels is None:
+        return "the labelled target carries no labels: give rows that do, or leave it out"
+    if role == "labelled target" and len(target) < FEWEST_LABELLED:
+        return f"there are {len(target)} labelled target rows: a test needs at least {FEWEST_LABELLED}"
+    if (shared := _shared(source, target)) > MOST_SHARED:
+        return (
+            f"{shared:.0%} of the {role}'s rows are rows of the source, whose labels would judge what they "
+            "taught: give rows that the source does not hold"
+        )
+    return None
+
+
+def _shared(source: Predictions, target: Predictions) -> float:
+    """The share of target rows that the source holds just once: chance would not find so many of those."""
+
+    def marks(output: MixtureOutput) -> np.ndarray:  # a number a row, by what router and experts say
+        said = torch.cat([output.log_routing.exp(), output.expert_log_probs.exp().flatten(1)], dim=1).double()
+        return (said @ torch.linspace(1, 2, said.shape[1], dtype=said.dtype).sqrt()).numpy().round(9)
+
+    ours, theirs = marks(source.output), marks(target.output)
+    values, counts = np.unique(ours, return_counts=True)
+    return 1.0 if np.array_equal(ours, theirs) else float(np.isin(theirs, values[counts == 1]).mean())

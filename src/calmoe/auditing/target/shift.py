@@ -1,0 +1,31 @@
+"""The shift from a source to a target: both files, their density ratio, and what the source teaches."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.target.cross_fit import Learned
+from calmoe.auditing.target.density import DensityRatio
+from calmoe.metrics.checks import Of
+from calmoe.predictions import Predictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """`here` and `there` are the configurations of source and target; `learned` is m(S) − f."""
+
+    source: Predictions
+    target: Predictions
+    here: Configurations
+    there: Configurations
+    ratio: DensityRatio
+    learned: Learned
+    of: Of
+    bins: int
+    level: float
+
+    @property
+    def unexplained(self) -> np.ndarray:
+        """Y − m(S) of the source rows. [n]"""
+        return self.here.residual - self.learned.source

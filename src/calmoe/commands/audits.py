@@ -1,0 +1,56 @@
+"""The command `calmoe audit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calmoe.commands.options import FOLDER
+from calmoe.commands.program import app, say
+from calmoe.defaults import BINS, LEVEL
+from calmoe.errors import InputError
+
+
+@app.command("audit")
+def audit_command(
+    file: Annotated[Path, typer.Argument(help="Predictions with labels: safetensors, npz, csv or parquet.")],
+    target: Annotated[
+        Path | None, typer.Option(help="Predictions elsewhere, labels not needed: what will they be worth?")
+    ] = None,
+    labelled_target: Annotated[
+        Path | None, typer.Option(help="Some rows from there with labels, to test the assumption.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for report.html, audit.json, figures.", **FOLDER)
+    ] = None,
+    of: Annotated[
+        str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")
+    ] = "top",
+    bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = BINS,
+    level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = LEVEL,
+    seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
+) -> None:
+    """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.
+
+    A safetensors or npz file holds probs [N, C] and labels [N] and, for a mixture, routing [N, K] and
+    expert_probs [N, K, C]; csv and parquet files have columns prob_0, …, label, routing_0, …,
+    expert_0_prob_0, … (docs/audit.md).
+
+    Example: calmoe audit test.safetensors --out audit
+
+    Example: calmoe audit validation.safetensors --target elsewhere.safetensors
+    """
+    from calmoe.arrays import check_bins
+    from calmoe.auditing.files import audit_files
+
+    check_bins(bins)
+
+    if of != "top" and not (of.isdecimal() and len(of) < 10):
+        raise InputError(f"--of must be top or the number of a class, not {of!r}")
+    judged = "top" if of == "top" else int(of)
+    files = (file, target, labelled_target)
+    report, page = audit_files(*files, out=out, of=judged, bins=bins, level=level, seed=seed)
+    for line in report.summary().split("\n"):
+        say(line)
+    if page is not None:
+        say(f"the report is {page}")

@@ -1,0 +1,28 @@
+"""The command `calmoe data`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calmoe.commands.options import FOLDER
+from calmoe.commands.program import app, say
+from calmoe.errors import InputError, check_known
+
+
+@app.command("data")
+def data_command(
+    dataset: Annotated[str, typer.Argument(help="Such as cifar10h.")],
+    to: Annotated[Path, typer.Option(help="The folder to put it in.", **FOLDER)],
+) -> None:
+    """Download a dataset, verified; a download that was cut goes on where it ended.
+
+    Example: calmoe data cifar10h --to data
+    """
+    from calmoe.data import DATASETS
+
+    check_known("dataset", dataset, DATASETS)
+    card = DATASETS[dataset]
+    if card.fetch is None:
+        raise InputError(card.get_it)
+    say(f"{dataset} is in {card.fetch(to)}: calmoe run {dataset} --data {to}")

@@ -1,0 +1,128 @@
+"""Commands on finished runs: `calmoe report`, `compare`, `export` and `add`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calmoe.commands.options import FOLDER, Methods, Seeds
+from calmoe.commands.program import app, say
+
+
+@app.command("report")
+def report_command(
+    run: Annotated[
+        list[Path],
+        typer.Argument(
+            help="The folder of a run; more, of other targets too, and sweeps go into one report."
+        ),
+    ],
+    to: Annotated[
+        Path | None, typer.Option(help="Where to write; RUN/report of one target if not given.", **FOLDER)
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Where the dataset's files are: for the example images only.", **FOLDER),
+    ] = None,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", metavar="", help="The figures as PDF too, for papers.")
+    ] = False,
+) -> None:
+    """Write a run's report: one page (HTML), its tables (Markdown, LaTeX, CSV) and its figures.
+
+    Example: calmoe report runs/digits
+
+    One report over targets: calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR
+    """
+    from calmoe.render.wording import many
+    from calmoe.report.write import write_report
+
+    written = write_report(run, to, data, pdf)
+    folder = written.page.parent
+    tables, figures = many(len(written.tables), "table"), many(len(written.figures), "figure")
+    say(f"{tables} in {folder / 'tables.md'}: {', '.join(written.tables)}")
+    say(f"{figures} in {folder / 'figures'}: {', '.join(written.figures)}")
+    for name, reason in written.missing.items():
+        say(f"no figure {name}: {reason}")
+    for name in written.older:
+        say(f"note: {folder / name} is of an older report and not of this one; remove it, or keep it")
+    say(f"the report is {written.page}")
+
+
+@app.command("compare")
+def compare_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="The paper's table, such as pacs_sketch: needed only if the run's record names no target.",
+            show_default="the run's own",
+        ),
+    ] = None,
+) -> None:
+    """Show the paper's cells beside a run's, and the differences in combined standard errors.
+
+    Example: calmoe compare runs/cifar10h
+    """
+    from calmoe.experiments.run import Run
+    from calmoe.experiments.runner import make_console
+    from calmoe.report.run_tables import beside_the_paper
+
+    make_console().print(beside_the_paper(Run.open(run), dataset).rich())
+
+
+@app.command("export")
+def export_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    to: Annotated[
+        Path, typer.Option(help="A folder for METHOD-SEED/validation.safetensors and test.", **FOLDER)
+    ],
+    methods: Methods = None,
+    seeds: Seeds = None,
+    scaled: Annotated[
+        bool, typer.Option("--scaled", metavar="", help="After the temperature that validation chooses.")
+    ] = False,
+) -> None:
+    """Write the predictions of a run's models as files, to audit them or to use them elsewhere.
+
+    Example: calmoe export runs/pacs-sketch --methods robust --seeds 42 --to predictions
+
+    Then: cd predictions/robust-42; calmoe audit validation.safetensors --target test.safetensors
+    """
+    from calmoe.experiments.export import export
+    from calmoe.experiments.spec import parse_methods, parse_seeds
+    from calmoe.render.wording import many
+
+    chosen = parse_methods(methods) if methods is not None else None
+    files, notes = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
+    for note in notes:
+        say(f"note: {note}")
+    say(f"{many(len(files), 'file')}, such as {files[-1]}: `calmoe audit` reads them")
+
+
+@app.command("add")
+def add_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    name: Annotated[str, typer.Argument(help="What tables and figures call the predictions.")],
+    validation: Annotated[Path, typer.Option(help="Predictions for the run's validation rows.")],
+    test: Annotated[Path, typer.Option(help="Predictions for the run's test rows.")],
+    augmented: Annotated[
+        Path | None,
+        typer.Option(help="For augmented validation rows: the published protocol fits temperatures there."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed that they stand under.")] = 0,
+) -> None:
+    """Let predictions from elsewhere stand in a run's tables and figures, as a method of their own.
+
+    Rows must be the run's, in its order: `calmoe export` writes files that show it.
+
+    Example: calmoe add runs/digits my_model --validation validation.npz --test test.npz
+    """
+    from calmoe.experiments.run import add_predictions
+    from calmoe.experiments.runner import Outcome, make_console
+    from calmoe.predictions import Predictions
+    from calmoe.report.console import show_results
+
+    files = [None if path is None else Predictions.load(path) for path in (validation, test, augmented)]
+    opened = add_predictions(run, name, seed, *files)  # type: ignore[arg-type]
+    show_results(Outcome(run=opened, rows=opened.rows), make_console())

@@ -1,0 +1,185 @@
+"""Commands that train: `calmoe run` and `calmoe sweep`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calmoe.commands.options import (
+    FOLDER,
+    Data,
+    DatasetName,
+    Device,
+    DryRun,
+    Methods,
+    OnlyReport,
+    Protocol,
+    Seeds,
+    Settings,
+    Target,
+    Tensorboard,
+    TimeLimit,
+)
+from calmoe.commands.program import app
+from calmoe.errors import InputError
+
+if TYPE_CHECKING:
+    from calmoe.experiments.spec import RunSpec
+    from calmoe.experiments.sweep import Sweep
+
+
+@app.command("run")
+def run_command(
+    dataset: DatasetName,
+    methods: Methods = None,
+    seeds: Seeds = None,
+    settings: Settings = None,
+    protocol: Protocol = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's folder; runs/DATASET or runs/DATASET-TARGET if not given.", **FOLDER),
+    ] = None,
+    data: Data = None,
+    target: Target = None,
+    device: Device = "auto",
+    dry_run: DryRun = False,
+    only_report: OnlyReport = False,
+    tensorboard: Tensorboard = False,
+    time_limit: TimeLimit = None,
+) -> None:
+    """Train the methods on a dataset and show the paper's table; run again to continue or to add.
+
+    Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
+
+    Example: calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth
+    """
+    asked = Asked(methods, seeds, settings, protocol, target)
+    spec = asked.changed(preset(dataset))
+    folder = out or Path("runs") / spec.name
+    if only_report:
+        recorded, _ = _recorded(folder, dataset)
+        spec = asked.changed(recorded or preset(dataset))
+    how = How(data, device, dry_run, only_report, time_limit, tensorboard)
+    _train(spec, None, folder, how)
+
+
+@app.command("sweep")
+def sweep_command(
+    setting: Annotated[str, typer.Argument(help="A number of the training, such as eta or warmup.")],
+    dataset: DatasetName,
+    values: Annotated[
+        str | None,
+        typer.Option(help="By commas.", show_default="0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup"),
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Such as robust,entropic.", show_default="robust")
+    ] = None,
+    seeds: Seeds = None,
+    settings: Settings = None,
+    protocol: Protocol = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The sweep's folder; runs/DATASET-SETTING if not given.", **FOLDER)
+    ] = None,
+    data: Data = None,
+    target: Target = None,
+    device: Device = "auto",
+    dry_run: DryRun = False,
+    only_report: OnlyReport = False,
+    tensorboard: Tensorboard = False,
+    time_limit: TimeLimit = None,
+) -> None:
+    """Train a method over several values of one setting, from shared warm-ups; run again to continue or add.
+
+    Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
+    """
+    from calmoe.experiments.spec import narrowed
+    from calmoe.experiments.sweep import parse_values
+
+    asked = Asked(methods, seeds, settings, protocol, target)
+    base = narrowed(preset(dataset), methods=("robust",))
+    spec, sweep = asked.changed(base), None
+    folder = out or Path("runs") / f"{spec.name}-{setting}"
+    if only_report:
+        recorded, sweep = _recorded(folder, dataset)
+        spec = asked.changed(recorded or preset(dataset))
+    if sweep is None or sweep.setting != setting or values is not None:
+        sweep = parse_values(setting, values, spec.training.epochs)
+    how = How(data, device, dry_run, only_report, time_limit, tensorboard)
+    _train(spec, sweep, folder, how)
+
+
+@dataclass(frozen=True)
+class How:
+    """Where and how to train."""
+
+    data: Path | None
+    device: str
+    dry_run: bool
+    only_report: bool
+    time_limit: float | None
+    tensorboard: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options change in a run."""
+
+    methods: str | None
+    seeds: str | None
+    settings: list[str] | None
+    protocol: str | None
+    target: str | None
+
+    def changed(self, base: "RunSpec") -> "RunSpec":
+        """`base` with what the options say; what they leave out stays."""
+        from calmoe.experiments.spec import narrowed, parse_methods, parse_seeds, with_settings
+
+        options = {name: getattr(self, name) for name in ("methods", "seeds", "protocol", "target")}
+        given = {name: value for name, value in options.items() if value is not None}
+        for setting in self.settings or []:
+            if (name := setting.partition("=")[0].strip()) in given:
+                raise InputError(f"{name} is given twice: leave out --{name} or --set {setting}")
+        parse: dict[str, Any] = {"methods": parse_methods, "seeds": parse_seeds}
+        spec = with_settings(base, self.settings or [])
+        return narrowed(spec, **{name: parse.get(name, str)(value) for name, value in given.items()})
+
+
+def preset(dataset: str) -> "RunSpec":
+    from calmoe.experiments.spec import load_preset
+
+    return load_preset(dataset)
+
+
+def _recorded(folder: Path, dataset: str) -> "tuple[RunSpec | None, Sweep | None]":
+    """What the folder holds of this dataset."""
+    from calmoe.experiments.store import RunFolder
+
+    record = RunFolder(folder).record()
+    if record is None or record.spec.dataset != dataset:
+        return None, None
+    return record.spec, record.sweep
+
+
+def _train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:
+    """Train, or draw the plan, and show the results."""
+    from calmoe.experiments import runner
+    from calmoe.report.console import show_results
+
+    console = runner.make_console()
+    if how.dry_run:
+        runner.show_plan(spec, folder, how.data, how.device, sweep=sweep, console=console)
+        return
+    outcome = runner.run(
+        spec,
+        folder,
+        how.data,
+        how.device,
+        sweep=sweep,
+        only_report=how.only_report,
+        time_limit=how.time_limit,
+        tensorboard=how.tensorboard,
+        console=console,
+    )
+    show_results(outcome, console)
+    raise typer.Exit(outcome.exit_code)

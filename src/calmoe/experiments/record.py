@@ -1,0 +1,282 @@
+"""The record of a run: what was asked, on which data, on which device; `spec.json` holds it.
+
+Two commands share a folder only if their records agree in all but methods, seeds and a sweep's values.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from calmoe.data import PROTOCOLS
+from calmoe.errors import InputError, about, shown
+from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
+from calmoe.experiments.spec import RunSpec, from_table, setting_text
+from calmoe.experiments.sweep import Sweep, make_sweep
+from calmoe.files import is_name
+from calmoe.methods import in_order
+from calmoe.validation import items, number, one_of, table, text, whole
+
+FIELDS = ("spec", "device", "fingerprint", "training_fingerprint", "protocols", "hard")
+SPEC_FIELDS = {  # settings that every version of calmoe recorded
+    "spec": ("protocol", "model", "training"),
+    "spec.model": ("backbone", "variant"),
+    "spec.training": ("epochs", "warmup", "batch", "eta"),
+}
+MOST_VALUES = 1000
+MOST_ADDED = 10_000
+CHOOSE_DATA = ("dataset", "target", "protocol")
+FOLLOW_FROM_DATA = ("training_fingerprint", "protocols", "hard")
+DIGESTS = {  # of contents: their digits mean nothing to a reader
+    "fingerprint": "the data differ: other images or texts than {those}",
+    "weights": "the weights differ: other weights than {those}",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added:
+    """Predictions from elsewhere that stand in the run as a method with a seed."""
+
+    method: str
+    seed: int
+    key: str  # of their folder under nodes/
+    protocols: tuple[str, ...]  # under which they can be judged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What `spec.json` says. `protocols` are those under which the same models may be judged."""
+
+    spec: RunSpec
+    device: str
+    fingerprint: str
+    training_fingerprint: str
+    protocols: tuple[str, ...]
+    hard: str | None  # the group of hard test rows
+    training_version: int
+    weights: str = ""  # the digest of pretrained weights
+    sweep: Sweep | None = None
+    added: tuple[Added, ...] = ()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All methods of the tables, those added included, in their order."""
+        return in_order([*self.spec.methods, *(added.method for added in self.added)])
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.spec.seeds, *(added.seed for added in self.added)}))
+
+    @property
+    def setting(self) -> str:
+        """The setting that is swept; empty where none is."""
+        return self.sweep.setting if self.sweep else ""
+
+    def plans(self) -> dict[float | None, list[Node]]:
+        """The nodes by value of the sweep (None where there is none), as the folder's own trainer keyed them.
+
+        Reports thus read what an older trainer left. Weights count by content, wherever they lay.
+        """
+        variants = [*self.sweep.variants(self.spec).items()] if self.sweep else [(None, self.spec)]
+        facts = (self.training_fingerprint, self.device, self.training_version, self.weights)
+        return {value: make_plan(variant, *facts) for value, variant in variants}
+
+    def merged(self, plans: Mapping[float | None, list[Node]]) -> list[Node]:
+        """All these nodes, each once; parents first."""
+        labels = {self.sweep.label(v) if self.sweep and v is not None else "": v for v in plans}
+        return merge({label: plans[value] for label, value in labels.items()})
+
+    def as_json(self) -> dict[str, Any]:
+        """As `spec.json` holds it."""
+        document: dict[str, Any] = {
+            "spec": self.spec.as_table(),
+            "device": self.device,
+            "training_version": self.training_version,
+            "fingerprint": self.fingerprint,
+            "training_fingerprint": self.training_fingerprint,
+            "protocols": list(self.protocols),
+            "hard": self.hard,
+        }
+        if self.weights:
+            document["weights"] = self.weights
+        if self.sweep is not None:
+            document["sweep"] = self.sweep.asdict()
+        if self.added:
+            document["added"] = [{**vars(a), "protocols": list(a.protocols)} for a in self.added]
+        return document
+
+
+def parse_record(path: Path, document: dict[str, Any]) -> Record:
+    """The record that a `spec.json` holds; every field is checked."""
+    with about(path):
+        table("", document, FIELDS)
+        version = whole("training_version", document.get("training_version", 1), least=1)
+        if version > TRAINING_VERSION:
+            raise InputError(
+                f"training_version {version} is newer than this calmoe's {TRAINING_VERSION}: update calmoe"
+            )
+        parts = {"spec": document["spec"]}
+        for name, keys in SPEC_FIELDS.items():
+            part = table(name, parts[name], keys)
+            parts |= {f"{name}.{key}": part[key] for key in keys}
+        spec = from_table(document["spec"])
+        if spec.target and not is_name(spec.target):  # a report on targets has a folder of this name
+            raise InputError(f"target {shown(spec.target)} is no name for a folder")
+        one_of("device", document["device"], ("cpu", "cuda"))
+        for name in ("fingerprint", "training_fingerprint", "weights"):
+            text(name, document.get(name, ""), most=200)
+        if document["hard"] is not None:
+            text("hard", document["hard"])
+        return Record(
+            spec=spec,
+            device=document["device"],
+            fingerprint=document["fingerprint"],
+            training_fingerprint=document["training_fingerprint"],
+            protocols=_protocols(document["protocols"], spec.protocol),
+            hard=document["hard"],
+            training_version=version,
+            weights=document.get("weights", ""),
+            sweep=_sweep(document["sweep"], spec) if "sweep" in document else None,
+            added=_added(document.get("added", [])),
+        )
+
+
+def _protocols(names: Any, own: str = "") -> tuple[str, ...]:
+    for name in items("protocols", names, least=1, most=len(PROTOCOLS)):
+        one_of("protocols", name, PROTOCOLS)
+    if (own and own not in names) or len({*names}) < len(names):
+        raise InputError(f"protocols must name {own or 'some'} and each protocol once")
+    return tuple(names)
+
+
+def _sweep(document: Any, spec: RunSpec) -> Sweep:
+    fields = table("sweep", document, ("setting", "values"))
+    values = items("sweep.values", fields["values"], least=1, most=MOST_VALUES)
+    for value in values:  # whole ones stay so: captions show them
+        number("sweep.values", value)
+    sweep = make_sweep(text("sweep.setting", fields["setting"]), tuple(values))
+    sweep.variants(spec)
+    return sweep
+
+
+def _added(document: Any) -> tuple[Added, ...]:
+    added = []
+    for entry in items("added", document, most=MOST_ADDED):
+        fields = table("added", entry, ("method", "seed", "key", "protocols"))
+        if not re.fullmatch("[0-9a-f]{32}", text("added.key", fields["key"])):
+            raise InputError(f"added.key {shown(fields['key'])} is no key")
+        if not is_name(text("added.method", fields["method"])):
+            raise InputError(f"added.method {shown(fields['method'])} is no name")
+        added.append(
+            Added(
+                method=fields["method"],
+                seed=whole("added.seed", fields["seed"]),
+                key=fields["key"],
+                protocols=_protocols(fields["protocols"]),
+            )
+        )
+    if len({(a.method, a.seed) for a in added}) < len(added):
+        raise InputError("added must name each method and seed once")
+    return tuple(added)
+
+
+def joined(path: Path, old: Record | None, new: Record) -> Record:
+    """The folder's record with the new methods, seeds and values added; another run's is refused."""
+    if old is None:
+        return new
+    refuse_other(path, old, new)
+    methods = in_order([*old.spec.methods, *new.spec.methods])
+    seeds = tuple(sorted({*old.spec.seeds, *new.spec.seeds}))
+    sweep = old.sweep.merged(new.sweep) if old.sweep and new.sweep else new.sweep
+    spec = replace(new.spec, methods=methods, seeds=seeds)
+    return replace(new, spec=spec, sweep=sweep, added=old.added)
+
+
+def refuse_other(path: Path, old: Record, new: Record) -> None:
+    """Refuse a command that asks for another run than the folder's."""
+    there, here = comparable(old), comparable(new)
+    differing = differences(there, here)
+    if "sweep" in differing:
+        kinds = [f"a sweep of {record.setting}" if record.sweep else "a run" for record in (old, new)]
+        raise InputError(f"{path} holds {kinds[0]}, not {kinds[1]}: give another --out")
+    if differing:
+        reasons = causes(differing)
+        settings = [_option(n, there.get(n)) for n in reasons if n.startswith(("model.", "training."))]
+        again = f"to use it, repeat {' '.join(settings)}; or " if len(settings) == len(reasons) else ""
+        named = reasons if again else reasons[:3]
+        listed = "; ".join(_difference(name, there.get(name), here.get(name)) for name in named)
+        raise InputError(f"{path} holds another run ({listed}): {again}give another --out")
+
+
+def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """The names whose values differ, or that only one has."""
+    return [name for name in {**second, **first} if first.get(name) != second.get(name)]
+
+
+def comparable(record: Record) -> dict[str, Any]:
+    """Dotted names and values of all that must agree; of pretrained weights, the content and not the path."""
+    spec = replace(
+        record.spec, methods=(), seeds=(), keep_weights=True, model=replace(record.spec.model, weights="")
+    )
+    rest = {name: value for name, value in record.as_json().items() if name not in ("spec", "added")}
+    return dotted({**spec.as_table(), **rest, "sweep": record.setting, "weights": record.weights})
+
+
+def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables within the table by dotted names.
+
+    >>> dotted({"seeds": [42], "model": {"experts": 4}})
+    {'seeds': [42], 'model.experts': 4}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": inner for key, inner in dotted(value).items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def causes(differing: Sequence[str]) -> list[str]:
+    """Of names that differ, those that say why: another target has other data, and these another digest.
+
+    >>> causes(["training_fingerprint", "fingerprint", "target"])
+    ['target']
+    """
+    asked = [name for name in differing if name not in (*DIGESTS, *FOLLOW_FROM_DATA)]
+    chosen = [name for name in asked if name in CHOOSE_DATA]
+    digests = [name for name in DIGESTS if name in differing and not (chosen and name == "fingerprint")]
+    return [*asked, *digests] or list(differing)
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    if name == "weights" and not (there and here):
+        return f"the weights differ: {'some' if there else 'none'} there, {'some' if here else 'none'} here"
+    if name in DIGESTS:
+        return DIGESTS[name].format(those="those this folder was trained on")
+    return f"{name} is {there!r} there, {here!r} here"
+
+
+def _option(name: str, value: Any) -> str:
+    """The option that sets it.
+
+    >>> _option("model.hidden", [16]), _option("training.forget_moments", False)
+    ("--set 'hidden=[16]'", '--set forget_moments=false')
+    """
+    key = name.rpartition(".")[2]
+    return f"--set {shlex.quote(f'{key}={setting_text(value)}')}"
+
+
+def portable(value: Any) -> Any:
+    """Paths without the folders that one machine has, also inside of tables and lists; all else as it is.
+
+    >>> portable({"command": ["run", "--data", "/home/me/PACS"], "seeds": [42]})
+    {'command': ['run', '--data', 'PACS'], 'seeds': [42]}
+    """
+    if isinstance(value, dict):
+        return {name: portable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [portable(inner) for inner in value]
+    return re.sub(r'(^|=|")/.*/', r"\1", value) if isinstance(value, str) else value

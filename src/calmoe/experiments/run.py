@@ -1,0 +1,295 @@
+"""A run, opened once: what was asked, what is planned, what is finished, and what came out."""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from calmoe.defaults import BINS
+from calmoe.errors import InputError
+from calmoe.experiments.evaluation import EVALUATION_VERSION, VALIDATION, as_method_reads, evaluate
+from calmoe.experiments.plan import Node, leaves
+from calmoe.experiments.record import Added, Record
+from calmoe.experiments.sealing import digest_of
+from calmoe.experiments.spec import RunSpec
+from calmoe.experiments.store import METHOD_FILES, SPEC, RunFolder
+from calmoe.experiments.sweep import Sweep
+from calmoe.files import is_name
+from calmoe.methods import METHODS, card, source
+from calmoe.predictions import Predictions
+from calmoe.threads import threads
+
+Row = dict[str, Any]
+TILT = ("batch", "perplexity", "gamma_eff", "negative_share")  # what a sweep's rows keep of the last epoch
+
+
+class Planned(NamedTuple):
+    """A model that the run is to hold: a method with a seed and, in a sweep, a value."""
+
+    value: float | None
+    method: str
+    seed: int
+    key: str  # of the node that holds its predictions
+    protocols: tuple[str, ...]  # under which it can be judged
+
+
+class Model(NamedTuple):
+    """What a finished model says about validation and test, as its method reads it, and how it got there."""
+
+    method: str
+    seed: int
+    validation: Predictions
+    test: Predictions
+    history: list[dict[str, float]]
+
+
+class Run:
+    """A run folder and its record. Files are hashed once, and the plan is made once."""
+
+    def __init__(self, folder: RunFolder, record: Record) -> None:
+        self.folder, self.record = folder, record
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """The run or sweep in a folder that must hold one."""
+        folder = RunFolder(path)
+        record = folder.record()
+        if record is None:
+            raise InputError(f"{path} is not a run folder: it has no {SPEC}; `calmoe run` makes one")
+        return cls(folder, record)
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def spec(self) -> RunSpec:
+        return self.record.spec
+
+    @property
+    def sweep(self) -> Sweep | None:
+        return self.record.sweep
+
+    # --- what is planned, and what is finished
+
+    @cached_property
+    def plans(self) -> dict[float | None, list[Node]]:
+        """The nodes by value of the sweep; None is the value where there is none."""
+        return self.record.plans()
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """All nodes, each once; parents first."""
+        return self.record.merged(self.plans)
+
+    @cached_property
+    def models(self) -> list[Planned]:
+        """Every model that the record names, by value, method and seed."""
+        planned, judged = [], self.record.protocols
+        for value, nodes in self.plans.items():
+            trained = leaves(nodes)
+            for method in self.record.methods:
+                for seed in self.record.seeds:
+                    node = trained.get((source(method), seed))
+                    if node is not None and method in self.spec.methods:
+                        planned.append(Planned(value, method, seed, node.key, judged))
+                    planned += [
+                        Planned(value, method, seed, added.key, added.protocols)
+                        for added in self.record.added
+                        if (added.method, added.seed) == (method, seed)
+                    ]
+        return planned
+
+    @cached_property
+    def _seals(self) -> dict[str, str]:
+        """By key of each finished, intact node: the digest of its seal."""
+        needed: dict[str, Collection[str]] = {n.key: METHOD_FILES if n.method else () for n in self.nodes}
+        needed |= {added.key: _files(added) for added in self.record.added}
+        seals = {key: self.folder.seal_of(key, files) for key, files in needed.items()}
+        return {key: seal for key, seal in seals.items() if seal is not None}
+
+    @property
+    def done(self) -> Collection[str]:
+        """The keys of the nodes that are finished and intact."""
+        return self._seals.keys()
+
+    def finished(self) -> list[Planned]:
+        return [model for model in self.models if model.key in self.done]
+
+    def note_finished(self, node: Node) -> None:
+        """The node was finished just now."""
+        self._seals[node.key] = self.folder.fresh_seal(node.key)
+
+    def nodes_for(self, spec: RunSpec, sweep: Sweep | None) -> list[Node]:
+        """The plan's nodes that the methods and seeds of `spec` need, at the values of `sweep`."""
+        values: Sequence[float | None] = sweep.values if sweep else (None,)
+        at_values = {node.key for value in values for node in self.plans[value]}
+        methods = {source(method) for method in spec.methods}
+
+        def needed(node: Node) -> bool:
+            return node.key in at_values and (node.method is None or node.method in methods)
+
+        return [node for node in self.nodes if node.seed in spec.seeds and needed(node)]
+
+    def untrained(self, spec: RunSpec, sweep: Sweep | None) -> list[str]:
+        """The methods and seeds of `spec`, at the values of `sweep`, that have no finished model."""
+        finished = {(model.value, model.method, model.seed) for model in self.finished()}
+        labels = {node.key: node.value for node in self.nodes}
+        values: Sequence[float | None] = sweep.values if sweep else (None,)
+        names = []
+        for value, seed, method in product(values, spec.seeds, spec.methods):
+            if (value, method, seed) not in finished:
+                node = leaves(self.plans.get(value, [])).get((source(method), seed))
+                named = sweep.label(value) if sweep and value is not None else ""
+                label = labels[node.key] if node else named
+                names.append(" ".join(filter(None, [f"seed {seed}", method, label])))
+        return names
+
+    # --- what came out
+
+    def read_models(
+        self,
+        protocol: str = "",
+        seeds: Collection[int] | None = None,
+        methods: Collection[str] | None = None,
+    ) -> Iterator[Model]:
+        """Every finished method and seed, or those given; the protocol is the run's own if not given."""
+        protocol = protocol or self.spec.protocol
+        if protocol not in self.record.protocols:
+            listed = ", ".join(self.record.protocols)
+            raise InputError(f"{self.path} can be judged by {listed}, not {protocol!r}")
+        for planned in self.finished():
+            wanted = (seeds is None or planned.seed in seeds) and (
+                methods is None or planned.method in methods
+            )
+            if wanted and protocol in planned.protocols:
+                predictions = self.folder.predictions(planned.key)
+                pair = (predictions[VALIDATION[protocol]], predictions["test"])
+                validation, test, _ = as_method_reads(planned.method, *pair, protocol)
+                history = _own_history(planned.method, self.folder.history(planned.key))
+                yield Model(planned.method, planned.seed, validation, test, history)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The sealed rows if they name just the finished models; else rows computed from predictions."""
+        rows = self.folder.results()
+        named = {(m.value, m.method, m.seed, p) for m in self.finished() for p in m.protocols}
+        there = [(r.get("value"), r["method"], r["seed"], r["protocol"]) for r in rows or ()]
+        whole = rows is not None and len(there) == len(named) and {*there} == named
+        rows = rows if rows is not None and whole else self.evaluate()
+        if not rows:
+            raise InputError(f"{self.path} has no finished method: run its command again")
+        return rows
+
+    def current_rows(self) -> list[Row] | None:
+        """The sealed rows, if they are what `evaluate` would compute from the predictions as they are."""
+        return self.folder.results(**self._made_of())
+
+    def evaluate(self) -> list[Row]:
+        """A row per protocol, method and seed that is finished; in a sweep, also per value."""
+        rows, protocols = [], self.record.protocols
+        with threads(1):  # on a busy machine two take ten times as long
+            for planned in self.finished():
+                predictions = self.folder.predictions(planned.key)
+                facts = self._swept_facts(planned)
+                for protocol in planned.protocols:
+                    row = evaluate(planned.method, planned.seed, protocol, predictions, self.record.hard)
+                    rows.append(row | facts)
+        return sorted(rows, key=lambda row: protocols.index(row["protocol"]))
+
+    def write_results(self, rows: list[Row]) -> None:
+        self.folder.write_results(rows, **self._made_of())
+
+    def _made_of(self) -> dict[str, Any]:
+        """What determines the rows: the models and their predictions, and the way to judge them."""
+        models = [[m.value, m.method, m.seed, list(m.protocols), self._seals[m.key]] for m in self.finished()]
+        digest = digest_of({"models": models, "hard": self.record.hard})
+        return {"evaluation": EVALUATION_VERSION, "bins": BINS, "models": digest}
+
+    def _swept_facts(self, planned: Planned) -> Row:
+        """In a sweep: the value, and what the tilt did to the training batches of the last epoch."""
+        if self.sweep is None:
+            return {}
+        last = self.folder.history(planned.key)[-1]
+        facts = {"setting": self.sweep.setting, "value": planned.value, "batch": self.spec.training.batch}
+        return facts | {name: last[name] for name in TILT if name in last}
+
+
+def add_predictions(
+    path: Path,
+    method: str,
+    seed: int,
+    validation: Predictions,
+    test: Predictions,
+    augmented: Predictions | None = None,
+) -> Run:
+    """Let predictions from elsewhere stand in a run as a method of their own; the same call replaces them.
+
+    Their rows are the run's rows, in its order: labels must agree, and groups are the run's. `augmented` are
+    predictions for validation rows under the training augmentation, which the published protocol needs.
+    """
+    if method in METHODS or not is_name(method):
+        raise InputError(f"{method!r} cannot name predictions from elsewhere: give a new name")
+    folder = RunFolder(path)
+    with folder.locked():
+        run = Run.open(path)
+        if run.sweep is not None:
+            raise InputError(f"{path} is a sweep: predictions from elsewhere join a run")
+        finished = run.finished()
+        if not finished:
+            raise InputError(f"{path} has no finished model to compare with: run its command first")
+        own = folder.predictions(finished[0].key)
+        given = {"validation": validation, "validation_augmented": augmented, "test": test}
+        aligned = {s: _aligned(s, p, own[s]) for s, p in given.items() if p is not None}
+        key = hashlib.sha256(json.dumps(["added", method, seed]).encode()).hexdigest()[:32]
+        protocols = tuple(p for p in run.record.protocols if VALIDATION[p] in aligned)
+        if not protocols:
+            raise InputError(
+                "the run is judged under the published protocol alone: "
+                "give predictions for augmented validation rows too"
+            )
+        folder.add_predictions(key, aligned, method=method, seed=seed)
+        added = Added(method=method, seed=seed, key=key, protocols=protocols)
+        others = tuple(a for a in run.record.added if (a.method, a.seed) != (method, seed))
+        record = replace(run.record, added=(*others, added))
+        folder.write_record(record)
+        run = Run(folder, record)
+        run.write_results(run.evaluate())
+        return run
+
+
+def _aligned(split: str, given: Predictions, own: Predictions) -> Predictions:
+    """The given predictions with the run's labels and groups, if they are for the run's rows."""
+    shapes = (given.output.log_probs.shape, own.output.log_probs.shape)
+    if shapes[0] != shapes[1]:
+        raise InputError(
+            f"{split}: predictions for {shapes[0][0]:,} rows and {shapes[0][1]} classes; "
+            f"the run has {shapes[1][0]:,} rows and {shapes[1][1]} classes"
+        )
+    if given.labels is not None and not torch.equal(given.labels.cpu().long(), own.known_labels.cpu().long()):
+        at = int((given.labels.cpu().long() != own.known_labels.cpu().long()).nonzero()[0, 0])
+        raise InputError(
+            f"{split}: the label of row {at + 1} is {int(given.labels[at])}, the run's is "
+            f"{int(own.known_labels[at])}: give predictions for the run's rows, in their order"
+        )
+    return replace(given, labels=own.labels, groups=own.groups)
+
+
+def _files(added: Added) -> list[str]:
+    return [f"{split}.safetensors" for split in {"test", *(VALIDATION[p] for p in added.protocols)}]
+
+
+def _own_history(method: str, history: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Without the share of negative weights where they are the tilted mean's and not the method's own.
+
+    The entropic risk weights by q ≥ 0; its history says what the tilted mean would have done.
+    """
+    if card(method).objective == "tilted":
+        return history
+    return [{k: v for k, v in entry.items() if k != "negative_share"} for entry in history]

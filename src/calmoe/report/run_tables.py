@@ -1,0 +1,93 @@
+"""A run's tables: the paper's, proper scores, paired differences, published cells, sweeps."""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from calmoe.errors import InputError
+from calmoe.experiments.run import Run
+from calmoe.experiments.store import read_results
+from calmoe.render.grid import Grid
+from calmoe.report.columns import columns_in
+from calmoe.report.comparison import compare, comparison_table, no_test, verdict
+from calmoe.report.eta_gamma import eta_gamma_table
+from calmoe.report.published import is_published, published, table_of
+from calmoe.report.sources import Sources
+from calmoe.report.sweeps import setting_title, sweep_table
+from calmoe.report.tables import known_columns, main_table, paired, paired_table, summarise
+from calmoe.report.titles import changes, run_title
+
+
+def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -> Grid:
+    """The paper's table under one protocol, with the proper scores beside it; a sweep's by value."""
+    seeds = sorted({row["seed"] for row in rows if row["protocol"] == protocol})
+    title = f"{protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
+    if "value" in rows[0]:
+        setting = rows[0]["setting"]
+        return sweep_table(rows, protocol, f"{dataset}, sweep of {setting_title(setting)}, {title}")
+    summary = summarise(rows, protocol)
+    columns = known_columns(summary, columns_in("main"))
+    return main_table(summary, columns, f"{dataset}, {title}")
+
+
+def tables(sources: Sources) -> dict[str, Grid]:
+    """By name: the paper's table under each protocol, seed-paired differences, published cells, sweeps."""
+    record, rows = sources.record, sources.rows
+    spec, protocols = record.spec, record.protocols
+    dataset, paper = run_title(spec), table_of(spec.dataset, spec.target)
+    grids = {}
+    if rows:
+        grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
+        for protocol in protocols:
+            summary = summarise(rows, protocol)
+            columns = known_columns(summary, columns_in("scores"))
+            worst = ", and the worst group of at least 30 rows" * ("worst_group_ece" in columns)
+            caption = f"{dataset}, {protocol} protocol; proper scores{worst}"
+            grids[f"{protocol}-scores"] = main_table(summary, columns, caption)
+    for protocol in protocols:
+        if any(row["method"] == "vanilla" for row in rows):
+            columns = known_columns(summarise(rows, protocol), columns_in("paired"))
+            differences = paired(rows, protocol, columns=columns)
+            caption = f"{dataset}, {protocol} protocol; seed-paired difference to Vanilla MoE, 95 % interval"
+            grids[f"{protocol}-paired"] = paired_table(differences, caption)
+    if rows and "published" in protocols and is_published(paper):
+        cells, why = compare(rows, paper), no_test("published", *changes(spec))
+        beside = f"{dataset}, published protocol beside the paper's {published(paper)['table']}"
+        grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
+    for setting, sweep in sources.sweeps.items():
+        for protocol in protocols:
+            swept = run_title(spec, but=setting)
+            grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, swept, protocol)
+    if "eta" in sources.sweeps:
+        with suppress(InputError):  # nothing that tilts was swept
+            grid = eta_gamma_table(sources.sweeps["eta"].rows, spec.dataset)
+            changed = ", ".join(filter(None, changes(spec, but="eta")))
+            grids["eta_gamma"] = replace(grid, caption=f"{changed}: {grid.caption}") if changed else grid
+    return grids
+
+
+def beside_the_paper(run: Run, dataset: str | None = None) -> Grid:
+    """The paper's table that fits the run, or `dataset` where its record names no target, beside its own."""
+    spec, path = run.spec, run.path
+    fitting = table_of(spec.dataset, spec.target)
+    table = dataset or fitting
+    if not is_published(table):
+        raise InputError(f"the paper has no table for {table!r}: it has cifar10h, pacs_sketch and the like")
+    if table != fitting and (spec.target or not table.startswith(f"{spec.dataset}_")):
+        raise InputError(f"{path} is a run on {spec.name}: {table} is another table")
+    if run.sweep:
+        raise InputError(f"{path} is a sweep: the paper's table is of `calmoe run {spec.dataset}`")
+    if "published" not in run.record.protocols:
+        raise InputError(
+            f"{path} is not judged under the published protocol: "
+            f"`calmoe run {spec.dataset} --protocol published`"
+        )
+    cells = compare(read_results(path), table)
+    if all(math.isnan(cell.mean) for cell in cells):
+        raise InputError(
+            f"{path} has no method of the paper's table: add some with `calmoe run {spec.dataset}`"
+        )
+    grid = comparison_table(cells, why=no_test("published", *changes(spec, table)))
+    return replace(grid, caption=f"{run_title(spec, table)}: {grid.caption}")

@@ -1,0 +1,41 @@
+"""`python -m studies`: the list of studies, and each of them."""
+
+import sys
+
+import typer
+
+from calmoe.errors import InputError
+from studies.again import again
+from studies.audit_seeds import audit_seeds
+from studies.audit_tables import audit_tables
+from studies.audits import audits
+from studies.claims import claims
+from studies.figures import figures
+from studies.jumps import jumps
+from studies.pack import pack
+from studies.switch import switch
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+for study in (claims, again, figures, jumps, switch, audits, audit_seeds, audit_tables, pack):
+    app.command(study.__name__.replace("_", "-"))(study)
+
+
+@app.callback(invoke_without_command=True)
+def list_studies(context: typer.Context) -> None:
+    """What the docs say beyond a report's tables, computed again.
+
+    Example: python -m studies claims results/cifar10h
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main() -> None:
+    try:
+        app(prog_name="python -m studies")
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

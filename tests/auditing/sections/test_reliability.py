@@ -1,0 +1,85 @@
+"""What a reader sees first: the diagram, the groups, the words in short, and where it comes from."""
+
+import json
+
+import numpy as np
+import pytest
+
+import calmoe
+from calmoe import worlds
+from calmoe.auditing import Configurations
+from calmoe.auditing.sections.reliability import surface
+from calmoe.errors import InputError
+from calmoe.metrics import ece, reliability
+from calmoe.predictions import Predictions
+
+
+@pytest.fixture(scope="module")
+def predictions():
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.5, 1.0, 3000)
+    honest = np.arange(3000) < 2000
+    right = rng.random(3000) < np.where(honest, confidence, confidence - 0.3)
+    probs = np.stack([confidence, 1 - confidence], axis=1)
+    columns = {"honest": honest, "domain": np.where(honest, "here", "there"), "id": np.arange(3000)}
+    return Predictions.from_probs(probs, np.where(right, 0, 1), groups=columns)
+
+
+def test_the_diagram_is_that_of_the_metrics(predictions):
+    found = surface(Configurations.of(predictions), predictions).diagram
+    table = reliability(predictions.output.probs, predictions.labels)
+    used = found.count > 0
+    assert found.count.tolist() == np.asarray(table.count).tolist()
+    np.testing.assert_allclose(found.right[used], np.asarray(table.accuracy)[used], rtol=1e-12)
+    np.testing.assert_allclose(found.confidence[used], np.asarray(table.confidence)[used], rtol=1e-6)
+    assert np.isnan(found.right[~used]).all()
+    assert (found.right_low[used] <= found.right[used]).all()
+
+
+def test_groups_come_worst_first_and_hold_the_truth(predictions):
+    found = surface(Configurations.of(predictions), predictions).groups
+    assert [group.name for group in found] == ["domain there", "honest", "domain here"]
+    there, honest, _ = found
+    assert (there.rows, honest.rows) == (1000, 2000)
+    assert there.ece.low < 0.3 < there.ece.high
+    assert there.balance.high < 0 < honest.balance.high
+    assert honest.ece.low == 0
+    plain = ece(predictions.output.probs[2000:], predictions.labels[2000:])
+    assert there.ece.value == pytest.approx(plain, abs=0.02)
+
+
+def test_it_says_in_short_what_was_found(predictions):
+    assert "The probabilities are not true" in calmoe.audit(predictions).summary().splitlines()[0]
+    clean = calmoe.audit(worlds.calibrated(seed=3).sample(2000, seed=1))
+    assert repr(clean) == clean.summary()
+    assert clean.summary().startswith("In short: The probabilities may well be true: ECE ")
+    cancelling = calmoe.audit(worlds.cancelling(seed=0).sample(4000, seed=0)).summary().splitlines()[0]
+    assert "But rows of equal confidence are right more or less often by how they were routed" in cancelling
+
+
+def test_probabilities_that_are_not_the_experts_mixture_are_noted():
+    sample = worlds.cancelling(seed=0).sample(600, seed=0)
+    assert calmoe.audit(sample).unlike < 1e-6
+    shifted = sample.output._replace(log_probs=sample.output.log_probs.roll(1, dims=0))
+    report = calmoe.audit(Predictions(output=shifted, labels=sample.labels))
+    assert report.unlike > 0.05
+    assert "differ from those that its routing and experts give" in report.summary()
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_a_second_audit_leaves_nothing_of_the_first(tmp_path):
+    calmoe.audit(worlds.cancelling(seed=0).sample(1000, seed=0)).save(tmp_path)
+    (tmp_path / "mine.txt").write_text("mine")
+    few = Predictions.from_probs(np.array([[0.6, 0.4]] * 50), np.arange(50) % 2)
+    calmoe.audit(few).save(tmp_path, {"file": "few.npz", "date": "today"})
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"report.html", "audit.json", "mine.txt", "figures/reliability.png"} <= found
+    assert not {"figures/fragility.png", "repair.json", "reweightings.safetensors"} & found
+    assert json.loads((tmp_path / "audit.json").read_text())["origin"] == {"file": "few.npz", "date": "today"}
+    assert "Calibration audit of few.npz" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("given", ["test.npz", np.zeros((3, 2))])
+def test_it_wants_predictions(given):
+    with pytest.raises(InputError, match=r"audit needs Predictions, not .*Predictions.load"):
+        calmoe.audit(given)

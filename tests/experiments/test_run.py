@@ -1,0 +1,210 @@
+"""A run that is opened: planned once, hashed once, judged anew only where something changed."""
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from calmoe import Predictions
+from calmoe.commands import app
+from calmoe.errors import InputError
+from calmoe.experiments import record as record_module
+from calmoe.experiments.run import Run, add_predictions
+from calmoe.experiments.runner import run
+from calmoe.experiments.sealing import write_sealed
+from calmoe.experiments.spec import narrowed, with_settings
+from calmoe.experiments.store import RunFolder, read_results
+from calmoe.experiments.sweep import make_sweep
+from calmoe.methods import METHODS, OBJECTIVES, Method, Recipe, Setting, register
+from calmoe.objectives import ERM
+from calmoe.report.write import write_report
+
+
+@pytest.fixture
+def opened_files():
+    """How often each path was opened, by whatever means."""
+    counts, active = Counter(), [True]
+
+    def hook(event, arguments):  # Python keeps audit hooks to its end: this one falls silent
+        if active and event == "open" and isinstance(arguments[0], str | Path):
+            counts[str(arguments[0])] += 1
+
+    sys.addaudithook(hook)
+    yield counts
+    active.clear()
+
+
+def test_a_rerun_with_nothing_to_do_plans_once_and_reads_each_sealed_file_once(
+    finished, tiny, quiet, monkeypatch, opened_files
+):
+    plans = []
+    genuine = record_module.make_plan
+    monkeypatch.setattr(record_module, "make_plan", lambda *a: plans.append(a) or genuine(*a))
+    run(tiny, finished, console=quiet)  # what was finished by the fixture: nothing to train
+    plans.clear()
+    opened_files.clear()
+    assert run(tiny, finished, console=quiet).exit_code == 0
+    assert len(plans) == 1
+    sealed = [*finished.glob("nodes/*/*"), finished / "results.jsonl", finished / "done.json"]
+    assert len(sealed) > 15
+    assert {opened_files[str(path)] for path in sealed} <= {1}
+    assert any(opened_files[str(path)] == 1 for path in finished.glob("nodes/*/test.safetensors"))
+
+
+def test_results_are_judged_anew_where_predictions_changed(finished, tiny, quiet):
+    before = read_results(finished)
+    rows = [row | {"ece": 0.5} for row in before]
+    RunFolder(finished).write_results(rows)  # sealed, but not of these predictions
+    assert run(tiny, finished, console=quiet).rows == before
+    Run.open(finished).write_results(rows)  # sealed with what it was made of
+    assert run(tiny, finished, console=quiet).rows == rows
+    assert run(tiny, finished, only_report=True, console=quiet).rows == before
+
+
+def test_who_reads_a_run_needs_no_trainer(finished):
+    code = (
+        "import sys; from pathlib import Path; from calmoe.experiments.run import Run;"
+        "from calmoe.report.sources import read_targets;"
+        f"opened = Run.open(Path({str(finished)!r})); rows = opened.rows;"
+        "models = list(opened.read_models());"
+        "assert rows and models; print('calmoe.training.trainer' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
+
+
+def test_an_old_record_opens_and_goes_on(finished, reference, tiny, quiet):
+    """A folder whose record has no version, and settings that came later are missing in it."""
+    folder = RunFolder(finished)
+    record = folder.record()
+    table = record.as_json()
+    for name in ("forget_moments", "precision", "gamma"):
+        del table["spec"]["training"][name]
+    write_sealed(finished / "spec.json", table)
+    assert Run.open(finished).record == record
+    assert run(narrowed(tiny, seeds=(43,)), finished, console=quiet).exit_code == 0
+    assert [row for row in read_results(finished) if row["seed"] == 42] == read_results(reference)
+
+
+# --- a method and an objective of one's own
+
+
+class Weighed(ERM):
+    """The mean loss times a weight: what a new objective with a setting looks like."""
+
+    def __init__(self, weight, loss):
+        super().__init__(loss=loss)
+        object.__setattr__(self, "weight", weight)
+
+    def reduce(self, losses, output, labels, group=None):
+        return self.weight * super().reduce(losses, output, labels, group)
+
+
+@pytest.fixture
+def own_method():
+    OBJECTIVES["weighed"] = Recipe(Weighed, own={"weight": Setting(1.0, low=0.5, high=4)})
+    register(Method(name="mine", title="My Method", objective="weighed"))
+    yield
+    del METHODS["mine"], OBJECTIVES["weighed"]
+
+
+def test_an_objective_with_a_setting_trains_sweeps_resumes_and_is_reported(own_method, tiny, quiet, tmp_path):
+    spec = narrowed(tiny, methods=("vanilla", "mine"))
+    outcome = run(with_settings(spec, ["weight=4"]), tmp_path / "run", console=quiet)
+    assert outcome.exit_code == 0
+    assert run(with_settings(spec, ["weight=4"]), tmp_path / "run", console=quiet).rows == outcome.rows
+    assert write_report([tmp_path / "run"], tmp_path / "report").page.read_text().count("My Method") > 2
+    with pytest.raises(InputError, match=r"training\.own\.weight is 4\.0 there"):
+        run(with_settings(spec, ["weight=2"]), tmp_path / "run", console=quiet)
+    with pytest.raises(InputError, match=r"training\.own\.weight must be between 0\.5 and 4"):
+        with_settings(spec, ["weight=9"])
+
+    mine, sweep = narrowed(spec, methods=("mine",)), make_sweep("weight", (1, 4))
+    swept = run(mine, tmp_path / "sweep", sweep=sweep, console=quiet)
+    losses = {row["value"]: row["nll"] for row in swept.rows}
+    alone = {row["method"]: row["nll"] for row in outcome.rows}
+    assert losses[1] == alone["vanilla"]  # the default weight changes nothing
+    assert losses[4] == alone["mine"] != losses[1]
+    page = write_report([tmp_path / "sweep"], tmp_path / "sweep-report").page.read_text()
+    assert "Sweep of weight" in page
+
+
+def test_an_unknown_word_on_a_card_is_refused():
+    with pytest.raises(InputError, match="head must be one of mixture, single"):
+        Method(name="mine", head="triple")
+    with pytest.raises(InputError, match="another method called 'vanilla'"):
+        register(Method(name="vanilla"))
+    with pytest.raises(InputError, match="cannot be called"):
+        register(Method(name="../mine"))
+
+
+# --- predictions from elsewhere
+
+
+def predictions(finished, method="vanilla"):
+    opened = Run.open(finished)
+    (model,) = opened.read_models(methods=[method])
+    return model
+
+
+def test_predictions_from_elsewhere_stand_in_tables_and_figures(finished, tiny, quiet, tmp_path):
+    model = predictions(finished)
+    opened = add_predictions(finished, "theirs", 42, model.validation, model.test)
+    rows = {row["method"]: row for row in read_results(finished)}
+    assert {**rows["theirs"], "method": "vanilla"} == rows["vanilla"]
+    assert [m.method for m in opened.read_models()][-1] == "theirs"
+    report = write_report([finished], tmp_path / "report")
+    assert "theirs" in report.page.read_text()
+    assert "theirs" in (tmp_path / "report/tables.md").read_text()
+    again = run(narrowed(tiny, seeds=(42, 43)), finished, console=quiet)  # the run goes on around them
+    assert [row["method"] for row in again.rows if row["seed"] == 42][-1] == "theirs"
+
+
+def test_a_plain_matrix_of_probabilities_is_enough(finished, tmp_path):
+    model = predictions(finished)
+    for split in ("validation", "test"):
+        probs = getattr(model, split).output.probs
+        Predictions.from_probs(probs).save(tmp_path / f"{split}.safetensors")
+    options = [f"--{split}={tmp_path / split}.safetensors" for split in ("validation", "test")]
+    result = CliRunner().invoke(app, ["add", str(finished), "theirs", "--seed", "42", *options])
+    assert result.exit_code == 0, result.output
+    assert "theirs" in result.stdout
+    assert "theirs" in {row["method"] for row in read_results(finished)}
+
+
+def test_other_rows_and_taken_names_are_refused(finished):
+    model = predictions(finished)
+    labels = model.test.known_labels.clone()
+    labels[3] = (labels[3] + 1) % 10
+    with pytest.raises(InputError, match="test: the label of row 4 is"):
+        add_predictions(finished, "theirs", 42, model.validation, replace(model.test, labels=labels))
+    with pytest.raises(InputError, match="the run has"):
+        add_predictions(finished, "theirs", 42, model.test, model.test)
+    for name in ("vanilla", "../theirs", ""):
+        with pytest.raises(InputError, match="give a new name"):
+            add_predictions(finished, name, 42, model.validation, model.test)
+    assert "theirs" not in {row["method"] for row in read_results(finished)}
+
+
+def test_added_predictions_that_are_damaged_count_no_more(finished, tiny, quiet):
+    model = predictions(finished)
+    add_predictions(finished, "theirs", 42, model.validation, model.test)
+    added = Run.open(finished).record.added[0]
+    path = finished / "nodes" / added.key / "test.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    rows = run(tiny, finished, console=quiet).rows
+    assert "theirs" not in {row["method"] for row in rows}
+
+
+def test_predictions_have_a_home_in_another_copy(finished, tmp_path):
+    model = predictions(finished)
+    add_predictions(finished, "theirs", 42, model.validation, model.test)
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    assert Run.open(Path(copy)).rows == read_results(finished)
+    assert torch.equal(predictions(copy, "theirs").test.output.log_probs, model.test.output.log_probs)

@@ -1,0 +1,256 @@
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from calmoe.commands import app
+from calmoe.commands.program import GOES_ON
+from calmoe.data import cifar10h
+from calmoe.experiments import runner
+
+SMALL = ["--seeds", "42", "--set", "epochs=2", "--set", "warmup=1", "--set", "hidden=[8]"]
+
+
+def calmoe(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """The one line on standard error of a command that ends with code 2."""
+    result = calmoe(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_run_shows_the_table(tmp_path):
+    result = calmoe("run", "digits", "--methods", "vanilla,mocae", *SMALL, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    for expected in ("corrected protocol", "Vanilla MoE", "MoCaE", "Hard ECE+TS", "results.jsonl"):
+        assert expected in result.stdout
+    assert result.stderr == ""
+    again = calmoe("run", "digits", "--methods", "vanilla,mocae", *SMALL, "--out", tmp_path, "--only-report")
+    assert again.exit_code == 0
+    assert "epoch 1/2" not in again.stdout
+
+
+def test_an_option_and_a_setting_do_not_quarrel_in_silence():
+    for option, value in (("target", "a"), ("seeds", "1"), ("methods", "fgr")):
+        told = refused("run", "digits", f"--{option}", value, "--set", f"{option}=b")
+        assert f"{option} is given twice: leave out --{option} or --set {option}=b" in told
+    of = calmoe("sweep", "eta", "digits", "--set", "methods=['entropic']", "--dry-run")  # one, by either way
+    assert of.exit_code == 0, of.output
+    assert "Entropic Risk" in of.stdout
+
+
+def test_only_report_asks_for_what_the_folder_holds(tmp_path):
+    run = [
+        "run",
+        "digits",
+        "--methods",
+        "vanilla",
+        *SMALL,
+        "--protocol",
+        "published",
+        "--out",
+        tmp_path / "run",
+    ]
+    sweep = ["sweep", "eta", "digits", "--values", "1", "--methods", "entropic", *SMALL]
+    assert calmoe(*run).exit_code == 0
+    assert calmoe(*sweep, "--out", tmp_path / "sweep").exit_code == 0
+    for command, folder in ((["run", "digits"], "run"), (["sweep", "eta", "digits"], "sweep")):
+        again = calmoe(*command, "--only-report", "--out", tmp_path / folder)
+        assert again.exit_code == 0, again.output
+        assert "not trained" not in again.stdout
+        assert (
+            "not trained"
+            in calmoe(*command, "--only-report", "--seeds", 7, "--out", tmp_path / folder).stdout
+        )
+    assert "holds another run" in refused("run", "digits", "--only-report", "--set", "eta=7", *run[-2:])
+
+
+def test_dry_run(tmp_path):
+    result = calmoe("run", "digits", "--dry-run", "--out", tmp_path / "none")
+    assert result.exit_code == 0
+    assert "900 epochs become 660" in result.stdout
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "digit"], "unknown dataset 'digit': did you mean 'digits'?"),
+        (["run", "digits", "--methods", "vanila"], "unknown method 'vanila': did you mean 'vanilla'?"),
+        (["run", "digits", "--seeds", "x"], "seeds 'x': write numbers and ranges such as 42-46,50"),
+        (["run", "digits", "--set", 'eta="two"'], "training.eta must be a number, not 'two'"),
+        (["run", "digits", "--set", "epoch=1"], "did you mean 'epochs'?"),
+        (["run", "digits", "--protocol", "publish"], "did you mean 'published'?"),
+        (["run", "digits", "--protocol", "foo"], "unknown protocol 'foo': known: corrected, published"),
+        (["run", "digits", "--device", "tpu"], "unknown device 'tpu'"),
+        (["run", "digits", "--out", "/proc/calmoe"], "/proc/calmoe"),
+        (["run", "digits", "--out", __file__], "File exists"),
+        (["run", "cifar10h", "--out", "/proc/calmoe"], "cifar10h needs a folder: give it with --data DIR"),
+        (["run", "cifar10h", "--data", "/nowhere"], "there is no folder /nowhere"),
+        (["data", "cifar10", "--to", "/nowhere"], "unknown dataset 'cifar10': did you mean 'cifar10h'?"),
+        (["data", "digits", "--to", "/nowhere"], "nothing to download"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_dataset_is_refused(tmp_path):
+    (tmp_path / "cifar-10-binary.tar.gz.part").write_bytes(b"half")
+    assert "is not unpacked: finish with" in refused("run", "cifar10h", "--data", tmp_path)
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = refused("run", "digits", *SMALL, "--out", tmp_path)
+    assert said == f"error: {tmp_path}: No space left on device\n"
+
+
+@pytest.mark.parametrize(("outcome", "code"), [({"failed": {"a": "b"}}, 1), ({"time_up": True}, 3), ({}, 0)])
+def test_exit_codes(outcome, code, monkeypatch):
+    monkeypatch.setattr(runner, "run", lambda *_, **__: runner.Outcome(**outcome))
+    assert calmoe("run", "digits").exit_code == code
+
+
+def test_interrupted(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run", interrupted)
+    result = calmoe("run", "digits")
+    assert (result.exit_code, result.stderr) == (130, f"{GOES_ON}\n")
+
+
+def test_only_what_goes_on_is_said_to_go_on(monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("calmoe.data.download.fetch_cifar10h", interrupted)
+    monkeypatch.setattr("calmoe.predictions.Predictions.load", interrupted)
+    goes_on = "stopped; the same command goes on where the download ended\n"
+    assert calmoe("data", "cifar10h", "--to", tmp_path).stderr == goes_on
+    assert calmoe("audit", tmp_path / "file").stderr == "stopped\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["run"], ["data"]])
+def test_help_shows_an_example(arguments):
+    result = calmoe(*arguments, "--help")
+    assert result.exit_code == 0
+    assert "Example: calmoe " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("run", "calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth"),
+        ("sweep", "0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup"),
+        ("report", "for the example images only"),
+        ("compare", "needed only if the run's record names no target"),
+    ],
+)
+def test_help_says_what_each_option_is_for(command, said, monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 160)
+    result = calmoe(command, "--help")
+    assert said in " ".join(result.stdout.split())
+    flags = [line for line in result.stdout.splitlines() if "<bool>" in line and "--help" not in line]
+    assert not flags
+
+
+def test_version():
+    assert calmoe("--version").stdout.startswith("calmoe 0.")
+
+
+@pytest.mark.slow
+def test_from_source_and_stopped_by_the_user(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "calmoe",
+        "run",
+        "digits",
+        "--out",
+        str(tmp_path),
+        "--set",
+        "epochs=5000",
+    ]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run with `&`
+    )
+    assert process.stdout.readline().startswith("seed 42 single epoch 1/5000 loss ")
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert (process.returncode, errors) == (130, f"{GOES_ON}\n")
+
+
+@pytest.mark.slow
+def test_cifar_on_a_cpu_under_both_protocols(tmp_path):
+    data, generator = tmp_path / "data", np.random.default_rng(0)
+    (data / cifar10h.BINARY).mkdir(parents=True)
+    for name, rows in zip((*cifar10h.BATCHES, cifar10h.TEST_BATCH), [10, 10, 10, 10, 10, 40], strict=True):
+        table = generator.integers(0, 256, (rows, 3073), dtype=np.uint8)
+        table[:, 0] %= 10
+        table.tofile(data / cifar10h.BINARY / f"{name}.bin")
+    np.save(data / cifar10h.COUNTS, generator.integers(0, 20, (40, 10)))
+    arguments = ["run", "cifar10h", "--data", data, "--out", tmp_path / "run", "--methods", "vanilla"]
+    result = calmoe(*arguments, "--seeds", "42", "--set", "epochs=2", "--set", "warmup=1")
+    assert result.exit_code == 0, result.output
+    for protocol in ("corrected", "published"):
+        assert f"cifar10h, epochs=2, warmup=1, {protocol} protocol" in " ".join(result.stdout.split())
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_report_writes_tables_and_refuses_other_folders(tmp_path):
+    out = tmp_path / "run"
+    calmoe(
+        "run", "digits", "--methods", "vanilla,mocae", "--seeds", "42,43", "--set", "epochs=2", "--out", out
+    )
+    answer = calmoe("report", out)
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.splitlines()[-1] == f"the report is {out / 'report' / 'report.html'}"
+    assert (
+        "2 methods on digits, epochs=2, warmup=1, 2 seeds (42 and 43)"
+        in (out / "report" / "report.html").read_text()
+    )
+    text = (out / "report" / "tables.md").read_text()
+    assert "digits, epochs=2, warmup=1, corrected protocol" in text
+    assert "seed-paired difference to Vanilla MoE" in text
+    assert "beside the paper" not in text  # the paper has no table for digits
+    assert (out / "report" / "tables" / "corrected.csv").read_text().startswith("method,")
+    assert r"\toprule" in (out / "report" / "tables" / "corrected.tex").read_text()
+    (tmp_path / "empty").mkdir()
+    answer = calmoe("report", tmp_path / "empty")
+    assert (answer.exit_code, "is not a run folder" in answer.output) == (2, True)
+
+
+def test_tensorboard_events(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = calmoe("run", "digits", "--methods", "robust", *SMALL, "--out", tmp_path, "--tensorboard")
+    assert result.exit_code == 0, result.output
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "seed-42-robust")).Reload()
+    assert {"loss", "seconds", "negative_share", "gamma_eff"} <= set(events.Tags()["scalars"])
+    assert [event.step for event in events.Scalars("loss")] == [2]
+
+
+def test_tensorboard_missing_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    line = refused("run", "digits", "--methods", "vanilla", *SMALL, "--out", tmp_path, "--tensorboard")
+    assert "pip install" in line
