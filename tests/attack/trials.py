@@ -243,7 +243,7 @@ def _timeless(path: Path) -> Any:
         if path.name == "environment.json":
             return {json.dumps({**entry, "date": "", "command": ""}) for entry in facts["sessions"]}
         files = {name: _digest(path.parent / name) == digest for name, digest in facts["files"].items()}
-        return {**facts, "files": files, "digest": "", "models": ""}  # both digest files with times in them
+        return {**facts, "files": files, "digest": ""}
     except (ValueError, KeyError, TypeError, OSError):
         return data
 
