@@ -45,6 +45,6 @@ def load_dataset(
     options = {"target": target} if target else {}
     options |= {"encoder": encoder} if card.is_text else {}
     dataset = card.load(data, protocol, **options)
-    if dataset.name != name:
+    if dataset.name not in (name, f"{name}-{target}"):
         raise InputError(f"the dataset {name} calls itself {dataset.name!r}: give it its own name")
     return dataset
