@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calmoe.errors import InputError, about
-from calmoe.experiments.validation import parse_rows, read_results_file
+from calmoe.experiments.checked_files import parse_rows, read_results_file
 from calmoe.files import write_whole
 from calmoe.methods import method_title
 from calmoe.metrics import Interval, paired_difference

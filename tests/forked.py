@@ -1,5 +1,6 @@
 """Processes forked from one server a worker, which has imported for all of them what takes seconds."""
 
+import importlib.util
 import multiprocessing
 
 IMPORTED = ("torch", "torchmetrics", "calmoe.commands", "calmoe.experiments.runner", "calmoe.report.write")
@@ -7,6 +8,7 @@ IMPORTED = ("torch", "torchmetrics", "calmoe.commands", "calmoe.experiments.runn
 
 def server():
     """The context to start them in."""
+    assert all(map(importlib.util.find_spec, IMPORTED))  # the server would pass over one that is gone
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(IMPORTED))
     return context

@@ -41,16 +41,17 @@ class Recipe(NamedTuple):
     make: Callable[..., Objective]
     settings: tuple[str, ...] = ()
     own: Mapping[str, Setting] = {}
+    robust: bool = False  # whether it leans on large losses, against a shift
 
 
 FAMILIES = ("baseline", "robust", "beyond", "sharp", "own")  # the order of tables; "beyond" the paper
 HEADS = ("mixture", "single")
 OBJECTIVES: dict[str, Recipe] = {
     "erm": Recipe(ERM),
-    "tilted": Recipe(RobustMoE, ("eta",)),
-    "filtered": Recipe(RobustFiltered, ("eta", "regret", "disagreement")),
-    "entropic": Recipe(EntropicRisk, ("eta",)),
-    "cvar": Recipe(CVaR, ("gamma",)),
+    "tilted": Recipe(RobustMoE, ("eta",), robust=True),
+    "filtered": Recipe(RobustFiltered, ("eta", "regret", "disagreement"), robust=True),
+    "entropic": Recipe(EntropicRisk, ("eta",), robust=True),
+    "cvar": Recipe(CVaR, ("gamma",), robust=True),
 }
 LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
 GRADIENTS: dict[str, tuple[str, ...]] = {  # and the settings that they read
@@ -100,6 +101,11 @@ class Method:
                 raise InputError(
                     f"{self.name}: {field} must be one of {listed}, not {getattr(self, field)!r}"
                 )
+
+    @property
+    def is_robust(self) -> bool:
+        """Whether the method trains against a shift."""
+        return OBJECTIVES[self.objective].robust
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -212,8 +218,13 @@ METHODS = {
 
 
 def own_settings() -> dict[str, Setting]:
-    """The settings that single objectives declare, by name."""
-    return {name: setting for recipe in OBJECTIVES.values() for name, setting in recipe.own.items()}
+    """The settings that single objectives declare, by name; no two may declare one name differently."""
+    declared: dict[str, Setting] = {}
+    for objective, recipe in OBJECTIVES.items():
+        for name, setting in recipe.own.items():
+            if declared.setdefault(name, setting) != setting:
+                raise InputError(f"{objective} declares {name!r} otherwise than another objective: rename it")
+    return declared
 
 
 def register(method: Method) -> None:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from calmoe.arrays import as_count, as_number, check_bins, check_word, widen
-from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.objectives import check_batch
@@ -40,6 +39,7 @@ _CHROMINANCE = (
 )
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 _TO_RGB = ((1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0))
+SOFT_BINS = 15  # of the published soft ECE: part of how FGR trains, whatever metrics use
 
 
 @torch.no_grad()
@@ -80,7 +80,9 @@ def frequency_filter(
     return images.clone().index_copy_(0, chosen, filtered.to(images.dtype))  # in the layout of `images`
 
 
-def soft_ece(output: MixtureOutput, labels: Tensor, bins: int = BINS, temperature: float = 0.01) -> Tensor:
+def soft_ece(
+    output: MixtureOutput, labels: Tensor, bins: int = SOFT_BINS, temperature: float = 0.01
+) -> Tensor:
     """Differentiable ECE: √(Σ_b share_b (accuracy_b − confidence_b)² + 1e-10) over soft bins.
 
     An example belongs to bin b with weight softmax_b(−(confidence − centre_b)² / temperature).

@@ -16,7 +16,8 @@ from attack.children import KILLED, LATE, prepare
 from attack.figures import Progress, Tally
 from attack.trials import COMMANDS, SLOW, Library, Trial
 
-LARGE = 0.1  # the scale from which on there is time for slow commands
+LARGE = 0.1  # the scale from which on there is time for slow commands, and for those that draw
+DRAWS = ("report of a sweep",)
 AT_RANDOM = 30  # runs that are killed at random times, so often each:
 TIMES = 4
 AT_ONCE = 5  # pairs of processes of each command
@@ -28,7 +29,7 @@ def attack(scale: float, seed: int, progress: Progress) -> list[Tally]:
     """Every case at scale 1, and a seeded sample below; a tally for each kind of attack and command."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    names = [name for name in COMMANDS if scale >= LARGE or name not in SLOW]
+    names = [name for name in COMMANDS if scale >= LARGE or name not in (*SLOW, *DRAWS)]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["calmoe.commands", "calmoe.report.write", *LATE])
     with (

@@ -29,9 +29,9 @@ from calmoe.data import cifar10h
 from calmoe.data.safe_pickle import read_plain
 from calmoe.data.text import _digest, token_ids
 from calmoe.errors import InputError
+from calmoe.experiments.checked_files import check_sessions, parse_rows, read_history
 from calmoe.experiments.record import parse_record
 from calmoe.experiments.sealing import read_sealed, seal, write_sealed
-from calmoe.experiments.validation import check_sessions, parse_rows, read_history
 from calmoe.mixture import MixtureClassifier, MixtureHead, combine
 from calmoe.report.curves import curves, curves_file, read_curves
 from calmoe.text_encoders import load_tokenizer

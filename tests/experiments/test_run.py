@@ -24,6 +24,7 @@ from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep
 from calmoe.methods import METHODS, OBJECTIVES, Method, Recipe, Setting, register
 from calmoe.objectives import ERM
+from calmoe.report.columns import COLUMNS
 from calmoe.report.write import write_report
 
 
@@ -145,6 +146,33 @@ def test_an_unknown_word_on_a_card_is_refused():
         register(Method(name="../mine"))
 
 
+def test_a_setting_of_ones_own_has_a_name_of_its_own(own_method, tiny):
+    OBJECTIVES["clash"] = Recipe(Weighed, own={"gamma": Setting(1.0)})
+    try:
+        with pytest.raises(InputError, match="declares 'gamma', which is a setting of calmoe"):
+            with_settings(tiny, ["gamma=3"])
+        OBJECTIVES["clash"] = Recipe(Weighed, own={"weight": Setting(2.0)})
+        with pytest.raises(InputError, match="'weight' otherwise than another objective"):
+            with_settings(tiny, ["weight=3"])
+    finally:
+        del OBJECTIVES["clash"]
+
+
+def test_rows_that_were_judged_otherwise_are_judged_anew(finished, monkeypatch):
+    rows = [row | {"ece": 0.5} for row in read_results(finished)]
+    Run.open(finished).write_results(rows)
+    assert Run.open(finished).rows == rows
+    monkeypatch.setattr("calmoe.experiments.run.BINS", 20)
+    assert Run.open(finished).rows != rows
+    monkeypatch.undo()
+    RunFolder(finished).write_results(rows)  # by a calmoe that did not say how it judged
+    assert Run.open(finished).rows == rows
+
+
+def test_every_column_is_one_that_rows_have(reference):
+    assert set(COLUMNS) <= set(read_results(reference)[0])
+
+
 # --- predictions from elsewhere
 
 
@@ -173,8 +201,10 @@ def test_a_plain_matrix_of_probabilities_is_enough(finished, tmp_path):
         probs = getattr(model, split).output.probs
         Predictions.from_probs(probs).save(tmp_path / f"{split}.safetensors")
     options = [f"--{split}={tmp_path / split}.safetensors" for split in ("validation", "test")]
-    result = CliRunner().invoke(app, ["add", str(finished), "theirs", "--seed", "42", *options])
+    result = CliRunner().invoke(app, ["add", str(finished), "theirs", *options])  # under the run's first seed
     assert result.exit_code == 0, result.output
+    assert "note: a file has no labels" in result.stdout
+    assert {row["seed"] for row in read_results(finished)} == {42}
     assert "theirs" in result.stdout
     assert "theirs" in {row["method"] for row in read_results(finished)}
 

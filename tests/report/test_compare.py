@@ -2,10 +2,10 @@ import pytest
 from typer.testing import CliRunner
 
 from calmoe.commands import app
+from calmoe.experiments.checked_files import SCORES
 from calmoe.experiments.spec import from_table, load_preset
 from calmoe.experiments.store import RunFolder
 from calmoe.experiments.sweep import make_sweep
-from calmoe.experiments.validation import SCORES
 from run_folders import record_of
 
 ECE = [0.060, 0.062, 0.058, 0.061, 0.059]

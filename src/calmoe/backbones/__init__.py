@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from calmoe.backbones.backbone import Backbone
 from calmoe.backbones.encoder import Encoder
 from calmoe.backbones.mlp import MLP
 from calmoe.backbones.resnet import ResNet
@@ -15,6 +16,7 @@ from calmoe.errors import InputError, check_known
 __all__ = [
     "BACKBONES",
     "MLP",
+    "Backbone",
     "Encoder",
     "ResNet",
     "backbone_options",
@@ -48,14 +50,14 @@ def _encoder(input_shape: tuple[int, ...], *, weights: str = "", pooling: str = 
     return Encoder(weights, pooling or "cls", length=input_shape[0])
 
 
-BACKBONES: dict[str, Callable[..., MLP | ResNet | Encoder]] = {
+BACKBONES: dict[str, Callable[..., Backbone]] = {
     "mlp": _mlp,
     "encoder": _encoder,
     **{f"resnet{depth}": partial(_resnet, depth=depth) for depth in (18, 34, 50)},
 }
 
 
-def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> MLP | ResNet | Encoder:
+def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> Backbone:
     """The backbone `name` for rows of `input_shape`; its features have `.out_features` columns.
 
     >>> build_backbone("mlp", (1, 8, 8), hidden=(64, 32)).out_features

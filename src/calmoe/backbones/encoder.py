@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from calmoe.backbones.backbone import Backbone
 from calmoe.errors import InputError, about, check_known
 from calmoe.text_encoders import (
     PADDING,
@@ -20,7 +21,7 @@ from calmoe.validation import check_finite
 POOLINGS = ("cls", "mean")
 
 
-class Encoder(nn.Module):
+class Encoder(Backbone):
     """Token ids [N, L], PADDING after a text's end -> features [N, out_features].
 
     `weights` is a folder or a hub name that AutoModel reads. "cls" takes the first token's vector,

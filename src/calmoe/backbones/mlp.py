@@ -5,8 +5,10 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from calmoe.backbones.backbone import Backbone
 
-class MLP(nn.Module):
+
+class MLP(Backbone):
     """Linear and ReLU, once per hidden width: [N,...] -> [N, hidden[-1]].
 
     >>> MLP(64, hidden=(128,)).out_features

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from calmoe.backbones.backbone import Backbone
 from calmoe.errors import InputError
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
@@ -51,7 +52,7 @@ class Bottleneck(nn.Module):
         return (out + (x if self.downsample is None else self.downsample(x))).relu()
 
 
-class ResNet(nn.Module):
+class ResNet(Backbone):
     """Images [N,C,H,W] -> features [N, out_features]. The CIFAR stem is one 3x3 of stride 1 and no pooling.
 
     >>> ResNet(18, stem="cifar", stages=3).out_features

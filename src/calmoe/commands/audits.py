@@ -21,7 +21,8 @@ def audit_command(
         Path | None, typer.Option(help="Some rows from there with labels, to test the assumption.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for report.html, audit.json, figures.", **FOLDER)
+        Path | None,
+        typer.Option("--out", "--to", help="A folder for report.html, audit.json, figures.", **FOLDER),
     ] = None,
     of: Annotated[
         str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")

@@ -13,7 +13,9 @@ from calmoe.errors import InputError, check_known
 @app.command("data")
 def data_command(
     dataset: Annotated[str, typer.Argument(help="Such as cifar10h.")],
-    to: Annotated[Path, typer.Option(help="The folder to put it in.", **FOLDER)],
+    to: Annotated[
+        Path | None, typer.Option("--to", "--out", help="The folder to put it in.", **FOLDER)
+    ] = None,
 ) -> None:
     """Download a dataset, verified; a download that was cut goes on where it ended.
 
@@ -25,4 +27,6 @@ def data_command(
     card = DATASETS[dataset]
     if card.fetch is None:
         raise InputError(card.get_it)
+    if to is None:
+        raise InputError(f"say where to put it: calmoe data {dataset} --to DIR")
     say(f"{dataset} is in {card.fetch(to)}: calmoe run {dataset} --data {to}")

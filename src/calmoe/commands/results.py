@@ -18,7 +18,10 @@ def report_command(
         ),
     ],
     to: Annotated[
-        Path | None, typer.Option(help="Where to write; RUN/report of one target if not given.", **FOLDER)
+        Path | None,
+        typer.Option(
+            "--to", "--out", help="Where to write; RUN/report of one target if not given.", **FOLDER
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -75,7 +78,10 @@ def compare_command(
 def export_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     to: Annotated[
-        Path, typer.Option(help="A folder for METHOD-SEED/validation.safetensors and test.", **FOLDER)
+        Path,
+        typer.Option(
+            "--to", "--out", help="A folder for METHOD-SEED/validation.safetensors and test.", **FOLDER
+        ),
     ],
     methods: Methods = None,
     seeds: Seeds = None,
@@ -110,7 +116,10 @@ def add_command(
         Path | None,
         typer.Option(help="For augmented validation rows: the published protocol fits temperatures there."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed that they stand under.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="The seed that they stand under.", show_default="the run's first"),
+    ] = None,
 ) -> None:
     """Let predictions from elsewhere stand in a run's tables and figures, as a method of their own.
 
@@ -118,11 +127,14 @@ def add_command(
 
     Example: calmoe add runs/digits my_model --validation validation.npz --test test.npz
     """
-    from calmoe.experiments.run import add_predictions
+    from calmoe.experiments.run import Run, add_predictions
     from calmoe.experiments.runner import Outcome, make_console
     from calmoe.predictions import Predictions
     from calmoe.report.console import show_results
 
     files = [None if path is None else Predictions.load(path) for path in (validation, test, augmented)]
-    opened = add_predictions(run, name, seed, *files)  # type: ignore[arg-type]
+    if any(each is not None and each.labels is None for each in files):
+        say("note: a file has no labels, so nothing shows that its rows are the run's, in its order")
+    stands_under = seed if seed is not None else min(Run.open(run).record.seeds)
+    opened = add_predictions(run, name, stands_under, *files)  # type: ignore[arg-type]
     show_results(Outcome(run=opened, rows=opened.rows), make_console())

@@ -38,7 +38,12 @@ def run_command(
     protocol: Protocol = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run's folder; runs/DATASET or runs/DATASET-TARGET if not given.", **FOLDER),
+        typer.Option(
+            "--out",
+            "--to",
+            help="The run's folder; runs/DATASET or runs/DATASET-TARGET if not given.",
+            **FOLDER,
+        ),
     ] = None,
     data: Data = None,
     target: Target = None,
@@ -79,7 +84,10 @@ def sweep_command(
     settings: Settings = None,
     protocol: Protocol = None,
     out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder; runs/DATASET-SETTING if not given.", **FOLDER)
+        Path | None,
+        typer.Option(
+            "--out", "--to", help="The sweep's folder; runs/DATASET-SETTING if not given.", **FOLDER
+        ),
     ] = None,
     data: Data = None,
     target: Target = None,

@@ -44,4 +44,7 @@ def load_dataset(
         raise InputError(f"{name} has no domains to choose a target from: leave out the target")
     options = {"target": target} if target else {}
     options |= {"encoder": encoder} if card.is_text else {}
-    return card.load(data, protocol, **options)
+    dataset = card.load(data, protocol, **options)
+    if dataset.name not in (name, f"{name}-{target}"):
+        raise InputError(f"the dataset {name} calls itself {dataset.name!r}: give it its own name")
+    return dataset

@@ -40,6 +40,10 @@ class Split:
     groups: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.inputs.dtype not in (torch.uint8, torch.float32, torch.int32):
+            raise InputError(
+                f"rows must be uint8 images, float32 features or int32 tokens: got {self.inputs.dtype}"
+            )
         if self.labels.dtype != torch.int64 or self.labels.shape != (len(self.inputs),):
             raise InputError(
                 f"labels must be one int64 per row: got {self.labels.dtype} {list(self.labels.shape)} "

@@ -18,7 +18,7 @@ from calmoe.experiments.plan import Node, leaves
 from calmoe.experiments.record import Added, Record
 from calmoe.experiments.sealing import digest_of
 from calmoe.experiments.spec import RunSpec
-from calmoe.experiments.store import METHOD_FILES, SPEC, RunFolder
+from calmoe.experiments.store import HISTORY, METHOD_FILES, SPEC, WEIGHTS, RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.files import is_name
 from calmoe.methods import METHODS, card, source
@@ -107,24 +107,24 @@ class Run:
         return planned
 
     @cached_property
-    def _seals(self) -> dict[str, str]:
-        """By key of each finished, intact node: the digest of its seal."""
+    def _sealed(self) -> dict[str, dict[str, str]]:
+        """By key of each finished, intact node: the digests of its files."""
         needed: dict[str, Collection[str]] = {n.key: METHOD_FILES if n.method else () for n in self.nodes}
         needed |= {added.key: _files(added) for added in self.record.added}
-        seals = {key: self.folder.seal_of(key, files) for key, files in needed.items()}
-        return {key: seal for key, seal in seals.items() if seal is not None}
+        sealed = {key: self.folder.sealed_files(key, files) for key, files in needed.items()}
+        return {key: files for key, files in sealed.items() if files is not None}
 
     @property
     def done(self) -> Collection[str]:
         """The keys of the nodes that are finished and intact."""
-        return self._seals.keys()
+        return self._sealed.keys()
 
     def finished(self) -> list[Planned]:
         return [model for model in self.models if model.key in self.done]
 
     def note_finished(self, node: Node) -> None:
         """The node was finished just now."""
-        self._seals[node.key] = self.folder.fresh_seal(node.key)
+        self._sealed[node.key] = self.folder.just_sealed(node.key)
 
     def nodes_for(self, spec: RunSpec, sweep: Sweep | None) -> list[Node]:
         """The plan's nodes that the methods and seeds of `spec` need, at the values of `sweep`."""
@@ -177,8 +177,11 @@ class Run:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The sealed rows if they name just the finished models; else rows computed from predictions."""
-        rows = self.folder.results()
+        """The sealed rows if they are of the finished models and judged as now; else computed anew.
+
+        Rows that a calmoe sealed which did not say how it judged are taken as they are.
+        """
+        rows = self.current_rows() or self.folder.results(evaluation=None)
         named = {(m.value, m.method, m.seed, p) for m in self.finished() for p in m.protocols}
         there = [(r.get("value"), r["method"], r["seed"], r["protocol"]) for r in rows or ()]
         whole = rows is not None and len(there) == len(named) and {*there} == named
@@ -208,7 +211,10 @@ class Run:
 
     def _made_of(self) -> dict[str, Any]:
         """What determines the rows: the models and their predictions, and the way to judge them."""
-        models = [[m.value, m.method, m.seed, list(m.protocols), self._seals[m.key]] for m in self.finished()]
+        models = [
+            [m.value, m.method, m.seed, list(m.protocols), _predictions(self._sealed[m.key])]
+            for m in self.finished()
+        ]
         digest = digest_of({"models": models, "hard": self.record.hard})
         return {"evaluation": EVALUATION_VERSION, "bins": BINS, "models": digest}
 
@@ -279,6 +285,11 @@ def _aligned(split: str, given: Predictions, own: Predictions) -> Predictions:
             f"{int(own.known_labels[at])}: give predictions for the run's rows, in their order"
         )
     return replace(given, labels=own.labels, groups=own.groups)
+
+
+def _predictions(files: dict[str, str]) -> dict[str, str]:
+    """The digests of predictions; histories hold durations, which no two runs share."""
+    return {name: files[name] for name in files if name not in (HISTORY, WEIGHTS)}
 
 
 def _files(added: Added) -> list[str]:

@@ -1,4 +1,4 @@
-"""What to run: a TOML preset and the user's changes as one frozen dataclass; what is wrong is named."""
+"""What to run: a TOML preset with the user's changes, as one frozen dataclass; errors name the setting."""
 
 import json
 import math
@@ -16,9 +16,9 @@ from calmoe.backbones import BACKBONES
 from calmoe.backbones.encoder import POOLINGS
 from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known, shown
-from calmoe.methods import METHODS, own_settings
+from calmoe.methods import METHODS
 from calmoe.mixture import MixtureHead
-from calmoe.training.settings import ModelSettings, TrainingSettings
+from calmoe.training.settings import ModelSettings, TrainingSettings, declared_settings
 
 T = TypeVar("T")
 DEFAULT_SEEDS = (42, 43, 44)
@@ -234,7 +234,7 @@ def _own(values: Any) -> dict[str, float]:
     """The settings that single objectives declare, checked; those that are as declared need not be kept."""
     if not isinstance(values, dict):
         raise InputError(f"{OWN} must be a table of settings, not {_shown(values)}")
-    declared, checked = own_settings(), {}
+    declared, checked = declared_settings(), {}
     for name, value in values.items():
         check_known("setting", name, declared)
         if type(value) not in (int, float):
@@ -267,7 +267,7 @@ def _places() -> dict[str, tuple[str, ...]]:
     for section, kind in (("model", ModelSettings), ("training", TrainingSettings)):
         for field in fields(kind):
             places[field.name] = places[f"{section}.{field.name}"] = (section, field.name)
-    for name in own_settings():
+    for name in declared_settings():
         places[name] = places[f"{OWN}.{name}"] = ("training", "own", name)
     del places["own"], places[OWN]
     return places

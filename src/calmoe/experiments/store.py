@@ -21,10 +21,10 @@ from typing import Any
 import safetensors.torch
 
 from calmoe.errors import InputError
+from calmoe.experiments.checked_files import check_sessions, parse_rows, read_history, read_results_file
 from calmoe.experiments.plan import Node
 from calmoe.experiments.record import Record, parse_record
-from calmoe.experiments.sealing import MARK, digest_of, read_seal, read_sealed, seal, write_sealed
-from calmoe.experiments.validation import check_sessions, parse_rows, read_history, read_results_file
+from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
 from calmoe.files import (
     hold,
     inside,
@@ -163,14 +163,15 @@ class RunFolder:
     def node(self, key: str) -> Path:
         return inside(self.path, "nodes", key)
 
-    def seal_of(self, key: str, files: Collection[str] = ()) -> str | None:
-        """The digest of a node's seal, if it is intact and the files that it vouches for are as they were."""
+    def sealed_files(self, key: str, files: Collection[str] = ()) -> dict[str, str] | None:
+        """The digests of a node's files, if its seal is intact, names `files`, and all are as they were."""
         mark = read_seal(self.node(key), files, key=key)
-        return None if mark is None else digest_of(mark)
+        return None if mark is None else mark["files"]
 
-    def fresh_seal(self, key: str) -> str:
-        """The digest of a seal that this process has just written."""
-        return digest_of(read_sealed(self.node(key) / MARK))
+    def just_sealed(self, key: str) -> dict[str, str]:
+        """The digests of the files of a node that this process has just sealed."""
+        files: dict[str, str] = read_sealed(self.node(key) / MARK)["files"]
+        return files
 
     def begin(self, node: Node) -> Path:
         """The folder for a node's checkpoints; a seal that is broken goes."""

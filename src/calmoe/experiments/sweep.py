@@ -8,9 +8,9 @@ from typing import Any
 from calmoe.errors import InputError, check_known, shown
 from calmoe.experiments.plan import ALWAYS
 from calmoe.experiments.spec import RunSpec, narrowed
-from calmoe.methods import Method, card, own_settings
+from calmoe.methods import METHODS, Method, card
 from calmoe.render.wording import shortest
-from calmoe.training.settings import TrainingSettings
+from calmoe.training.settings import TrainingSettings, declared_settings
 from calmoe.validation import parse_number
 
 PAPER_VALUES: Mapping[str, tuple[float, ...]] = {
@@ -28,7 +28,7 @@ def sweepable() -> dict[str, type]:
     (<class 'float'>, <class 'int'>)
     """
     numbers = {f.name: f.type for f in fields(TrainingSettings) if f.type in (int, float)}
-    return {**numbers, **dict.fromkeys(own_settings(), float)}
+    return {**numbers, **dict.fromkeys(declared_settings(), float)}
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,13 @@ class Sweep:
         """`spec` with each value, all checked; some method must read the setting."""
         if not any(_reads(card(name), self.setting) for name in spec.methods):
             named = ", ".join(spec.methods)
-            raise InputError(f"{named} has no {self.setting}: sweep a method that has, such as robust")
+            having = [name for name, method in METHODS.items() if _reads(method, self.setting)]
+            raise InputError(f"{named} has no {self.setting}: sweep a method that has, {having[0]} say")
         return {value: narrowed(spec, training=self._changed(spec.training, value)) for value in self.values}
 
     def _changed(self, training: TrainingSettings, value: float) -> TrainingSettings:
         typed = sweepable()[self.setting](value)
-        if self.setting in own_settings():
+        if self.setting in declared_settings():
             return replace(training, own={**training.own, self.setting: typed})
         return replace(training, **{self.setting: typed})
 

@@ -1,4 +1,4 @@
-"""The paper's cells beside a run's: how far apart they are, and whether that tests the reproduction."""
+"""The paper's cells beside a run's: how far apart they are, and whether they may be compared at all."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -40,7 +40,7 @@ BINS_CAPTION = (
 
 @rc_context(STYLE)
 def reliability(curves: Sequence[Curves], view: str = "raw") -> Drawn:
-    """Accuracy against confidence in 15 bins, for all data and the hard subset, a panel for each method.
+    """Accuracy against confidence in bins, for all data and the hard subset, a panel for each method.
 
     Bars are Wilson's 95 % intervals for one test set: seeds share its rows, so more seeds do not narrow them.
     The strip below shows each bin's share of the data. A bin that is empty for every seed has no point.

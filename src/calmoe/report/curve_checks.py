@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from calmoe.arrays import MOST_BINS
 from calmoe.errors import InputError, about
 from calmoe.validation import items, number, table, text, whole
 
@@ -13,7 +14,7 @@ ROUTING = ("entropy", "disagreement")
 TILT = ("epoch", "negative_share", "gamma_eff")
 
 
-def check_curves(all_curves: Any, bins: int, histogram_bins: int, quantiles: int) -> list[dict[str, Any]]:
+def check_curves(all_curves: Any, histogram_bins: int, quantiles: int) -> list[dict[str, Any]]:
     """The curves, if all have one shape: the same parts of the rows, and the same epochs for a method."""
     epochs: dict[str, Any] = {}
     for at, curves in enumerate(items("curves", all_curves)):
@@ -32,7 +33,7 @@ def check_curves(all_curves: Any, bins: int, histogram_bins: int, quantiles: int
             for view in ("raw", "scaled"):
                 table(view, curves[view], ("reliability", "histogram", "groups"))
                 with about(view):
-                    _check_view(curves[view], parts, bins, histogram_bins)
+                    _check_view(curves[view], parts, histogram_bins)
             _check_frontier(curves["frontier"])
             _check_routing(curves["routing"], parts, quantiles)
             tilt = _check_history(curves["history"])
@@ -41,10 +42,11 @@ def check_curves(all_curves: Any, bins: int, histogram_bins: int, quantiles: int
     return all_curves
 
 
-def _check_view(view: dict[str, Any], parts: Sequence[str], bins: int, histogram_bins: int) -> None:
+def _check_view(view: dict[str, Any], parts: Sequence[str], histogram_bins: int) -> None:
     reliability = table("reliability", view["reliability"], [part for part in parts if part != "easy"])
     for part, columns in reliability.items():
         table(f"reliability.{part}", columns, ("count", "ece", *TABLE))
+        bins = len(items(f"reliability.{part}.count", columns["count"], least=1, most=MOST_BINS))
         _check_counts(f"reliability.{part}.count", columns["count"], bins)
         number(f"reliability.{part}.ece", columns["ece"])
         for name in TABLE:

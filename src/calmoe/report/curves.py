@@ -131,7 +131,7 @@ def parse_curves(name: str, data: bytes) -> list[Curves]:
         raise InputError(f"not a readable file of curves ({error})") from None
     if not isinstance(all_curves, list):
         raise InputError("not a file of curves (expected a list, a dict for each method and seed)")
-    return check_curves(all_curves, BINS, HISTOGRAM_BINS, len(QUANTILES))
+    return check_curves(all_curves, HISTOGRAM_BINS, len(QUANTILES))
 
 
 def _parts(test: Predictions, hard: str | None) -> dict[str, Tensor]:

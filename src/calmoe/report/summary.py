@@ -43,6 +43,7 @@ class Asked:
     table: str = ""  # the paper's, where its name is not the dataset's
     backbone: str = ""  # the run's beside the paper's, where they differ
     settings: str = ""  # those that the user changed
+    added: Sequence[str] = ()  # methods whose predictions come from elsewhere, with the seeds that they have
     validation: Sequence[int] = ()  # rows that the temperature of each model is fitted on; empty if unknown
 
     @property
@@ -179,7 +180,7 @@ def _missing(rows: Rows, asked: Asked) -> tuple[str, list[str]]:
     """What the user asked for and the results do not have."""
     own = [row for row in rows if row["protocol"] == asked.protocol]
     gaps = []
-    for method in asked.methods:
+    for method in (method for method in asked.methods if method not in asked.added):
         finished = {row["seed"] for row in own if row["method"] == method}
         gone = [seed for seed in asked.seeds if seed not in finished]
         title = method_title(method)

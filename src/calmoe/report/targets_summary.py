@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from calmoe.methods import METHODS, method_title
+from calmoe.methods import METHODS, card, method_title
 from calmoe.render.page import Point
 from calmoe.render.wording import count_range, listed, many
 from calmoe.report.columns import column_title
@@ -27,7 +27,6 @@ from calmoe.report.targets import MEAN, compare_by_target, mean_over_targets, pa
 from calmoe.report.temperatures import all_separable, consequences, exceptions, not_fitted
 
 VANILLA = method_title(BASELINE)
-ROBUST = tuple(m.name for m in METHODS.values() if m.family in ("robust", "beyond"))  # against a shift
 JUDGED = {column: column_title(column) for column in ("ece_ts", "nll_ts")}  # the question is about these two
 AS_TRAINED = {column.removesuffix("_ts"): title.removesuffix("+TS") for column, title in JUDGED.items()}
 NAMES = {**JUDGED, **AS_TRAINED, "accuracy": "accuracy"}
@@ -84,7 +83,7 @@ def _question(asked: AskedTargets) -> str:
 def _methods_text(differences: Sequence[PairedDifference], own: Rows) -> list[str]:
     """The differences of each robust method; then the methods of which no seed has every target."""
     sentences, lacking = [], []
-    for method in ROBUST:
+    for method in (method.name for method in METHODS.values() if method.is_robust):
         known = [d for d in differences if d.method == method and d.n]
         if known:
             sentences.append(f"{method_title(method)}: {_method_text(known)}")
@@ -122,7 +121,7 @@ def verdicts(differences: Sequence[PairedDifference]) -> dict[str, Verdict | Non
     """The verdict on each robust method; None without an interval for every measure."""
     sides: dict[str, dict[str, int | None]] = {}
     for d in differences:
-        if d.method in ROBUST:
+        if card(d.method).is_robust:
             sides.setdefault(d.method, {})[d.column] = side(d)
 
     def verdict(own: Mapping[str, int | None]) -> Verdict | None:
@@ -189,7 +188,7 @@ def _as_trained(own: Rows, asked: AskedTargets) -> tuple[str, list[str]]:
 def _by_target(differences: Mapping[str, Sequence[PairedDifference]], asked: AskedTargets) -> list[str]:
     bullets = []
     for target, title in asked.titles.items():
-        robust = [d for d in differences[target] if d.method in ROBUST]
+        robust = [d for d in differences[target] if card(d.method).is_robust]
         by_metric = {name: [d for d in robust if d.column == column] for column, name in JUDGED.items()}
         parts = [f"{name}: {text}" for name, own in by_metric.items() if (text := sides_text(own))]
         bullets += [f"{title}. {' '.join(parts)}"] if parts else []
@@ -207,7 +206,7 @@ def _uncertain(
 ) -> list[str]:
     uncovered = f"targets or of test rows: the mean is of {_titles(asked)} and says nothing of another domain"
     every = [d for by_target in differences.values() for d in by_target]
-    robust = [d for d in every if d.method in ROBUST and d.column in JUDGED]
+    robust = [d for d in every if card(d.method).is_robust and d.column in JUDGED]
     odd = [
         f"{method_title(row['method'])} seed {row['seed']} on {asked.titles[row['target']]}"
         for row in not_fitted(own)

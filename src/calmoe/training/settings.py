@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calmoe.methods import Method, own_settings
+from calmoe.errors import InputError
+from calmoe.methods import Method, Setting, own_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,16 @@ class TrainingSettings:
         """The setting `name`, be it a field or one that an objective declares."""
         if name in self.__dataclass_fields__:
             return getattr(self, name)
-        return self.own.get(name, own_settings()[name].default)
+        return self.own.get(name, declared_settings()[name].default)
+
+
+def declared_settings() -> dict[str, Setting]:
+    """The settings that objectives declare; a name that calmoe's own settings have is refused."""
+    declared = own_settings()
+    for name in declared:
+        if name in {**ModelSettings.__dataclass_fields__, **TrainingSettings.__dataclass_fields__}:
+            raise InputError(f"an objective declares {name!r}, which is a setting of calmoe: rename it")
+    return declared
 
 
 @dataclass(frozen=True, kw_only=True)

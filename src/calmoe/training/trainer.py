@@ -16,9 +16,8 @@ import torch
 
 from calmoe.averaging import estimate_statistics
 from calmoe.backbones import (
-    MLP,
+    Backbone,
     Encoder,
-    ResNet,
     backbone_options,
     build_backbone,
     fitting_weights,
@@ -310,7 +309,7 @@ class Trainer:
         return self.residents[key]
 
 
-def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> MLP | ResNet | Encoder:
+def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> Backbone:
     """The backbone that the settings describe; a pretrained ResNet's weights are not in it yet."""
     options = {name: getattr(settings, name) for name in backbone_options(settings.backbone)}
     return build_backbone(settings.backbone, input_shape, **options)

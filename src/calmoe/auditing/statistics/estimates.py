@@ -1,4 +1,4 @@
-"""Estimates with intervals: means, shares, and sums of absolute values, which need more care."""
+"""Estimates with intervals: means, shares, and ECEs, whose plain estimate is biased upward."""
 
 from typing import NamedTuple
 

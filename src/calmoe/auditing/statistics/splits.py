@@ -1,4 +1,4 @@
-"""Several random splits, one answer: the middle one, at a level that pays for it.
+"""Combine p-values or lower bounds of several random splits into one that is valid: the median, corrected.
 
 What a model learns depends on the rows that taught it, so every split gives another p-value. Of R splits, R
 odd, the middle p-value is at most a only if (R + 1)/2 of them are; by Markov's inequality that has a

@@ -1,7 +1,7 @@
 """The exponential tilt: the worst reweighting of a score within a Kullback-Leibler ball.
 
-a ∝ exp(λ v) with KL(λ) = ε attains sup { E[a v] : a ≥ 0, E[a] = 1, E[a log a] ≤ ε }; where even all the mass
-on the largest v costs less than ε, that does.
+a ∝ exp(λ v) with KL(λ) = ε attains sup { E[a v] : a ≥ 0, E[a] = 1, E[a log a] ≤ ε }. If all the mass
+on the largest v costs less than ε, that is the answer.
 """
 
 import numpy as np

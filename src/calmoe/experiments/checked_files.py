@@ -1,4 +1,4 @@
-"""What a run folder's files say is checked even where their seals are intact: a seal is no proof of sense."""
+"""Read a run folder's sessions, histories and results; every value is checked, sealed or not."""
 
 import math
 from collections.abc import Mapping
