@@ -29,7 +29,7 @@ def pytest_configure(config):
     if config.getoption("--slow"):
         os.environ[VARIABLE] = "1"
     hypothesis.settings.register_profile(
-        "calmoe", deadline=None, derandomize=True, print_blob=True, max_examples=at_size(100, 500)
+        "calmoe", deadline=None, derandomize=True, print_blob=True, max_examples=at_size(30, 500)
     )
     hypothesis.settings.load_profile("calmoe")
 

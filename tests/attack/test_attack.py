@@ -32,7 +32,7 @@ def test_nothing_gets_through():
     """Bombs and kills have tests of their own: they take longer."""
     paths = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
     chosen = [f"--only={name}" for name in ATTACKS if name not in ("bombs", "kills")]
-    command = [sys.executable, "-m", "attack", f"--scale={at_size(0.002, 0.02)}", *chosen]
+    command = [sys.executable, "-m", "attack", f"--scale={at_size(0.001, 0.02)}", *chosen]
     ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
