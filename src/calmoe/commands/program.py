@@ -1,4 +1,4 @@
-"""The program `calmoe`: what all its commands share."""
+"""The program `calmoe`: the order of its commands, mistakes as one line, exit codes, `--version`."""
 
 import sys
 from typing import Annotated, Any

@@ -110,7 +110,7 @@ def sweep_command(
     folder = out or Path("runs") / f"{spec.name}-{setting}"
     if only_report:
         recorded, sweep = _recorded(folder, dataset)
-        spec = asked.changed(recorded or preset(dataset))
+        spec = asked.changed(recorded or base)
     if sweep is None or sweep.setting != setting or values is not None:
         sweep = parse_values(setting, values, spec.training.epochs)
     how = How(data, device, dry_run, only_report, time_limit, tensorboard)

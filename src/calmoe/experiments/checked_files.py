@@ -1,4 +1,4 @@
-"""Read a run folder's sessions, histories and results; every value is checked, sealed or not."""
+"""Check every value in a run folder's sessions, histories and rows, sealed or not."""
 
 import math
 from collections.abc import Mapping

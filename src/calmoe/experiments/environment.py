@@ -33,7 +33,7 @@ def describe(device: Any) -> dict[str, Any]:
 
 
 def _commit() -> tuple[str | None, bool | None]:
-    """The source tree's commit, and whether it was changed since; CALMOE_COMMIT speaks where git cannot."""
+    """CALMOE_COMMIT if it is set, else the source tree's commit and whether files differ from it."""
     if given := os.environ.get("CALMOE_COMMIT"):
         return given, None
     if not (SOURCE / ".git").exists():

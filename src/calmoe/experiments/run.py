@@ -1,4 +1,4 @@
-"""A run, opened once: what was asked, what is planned, what is finished, and what came out."""
+"""A run folder, opened once: its plan, its finished models, its rows; predictions from elsewhere may join it."""
 
 import hashlib
 import json
@@ -179,7 +179,7 @@ class Run:
     def rows(self) -> list[Row]:
         """The sealed rows if they are of the finished models and judged as now; else computed anew.
 
-        Rows that a calmoe sealed which did not say how it judged are taken as they are.
+        Rows of an older calmoe, whose seal does not say how it judged, are taken as they are.
         """
         rows = self.current_rows() or self.folder.results(evaluation=None)
         named = {(m.value, m.method, m.seed, p) for m in self.finished() for p in m.protocols}
@@ -297,7 +297,7 @@ def _files(added: Added) -> list[str]:
 
 
 def _own_history(method: str, history: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Without the share of negative weights where they are the tilted mean's and not the method's own.
+    """The history, without `negative_share` unless the method trains by the tilted mean.
 
     The entropic risk weights by q ≥ 0; its history says what the tilted mean would have done.
     """

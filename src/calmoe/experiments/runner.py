@@ -1,4 +1,4 @@
-"""Running a spec: plan, train what is missing, judge the predictions, write the results."""
+"""Carry out a spec, or draw its plan: train what is missing, judge the predictions, write the results."""
 
 import math
 import time
@@ -220,7 +220,7 @@ def _train_node(
         trainer.check_state(node.stage.head, state)
     except InputError as error:
         raise InputError(
-            f"{checkpoints}: its state, or its warm-up's, is of no such model ({error})"
+            f"{checkpoints}: the saved state here, or its warm-up's, does not fit the model ({error})"
         ) from None
     watcher.begin(node, state.epoch)
     state = trainer.train(node.stage, node.seed, state, checkpoints, watch, node.training)

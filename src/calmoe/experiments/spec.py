@@ -130,7 +130,7 @@ def from_table(table: dict[str, Any]) -> RunSpec:
 def with_settings(spec: RunSpec, settings: Sequence[str]) -> RunSpec:
     """`spec` with changes such as "epochs=10", "model.experts=2" or "hidden=[64, 64]".
 
-    Where only `epochs` changes, the warm-up keeps its share of them.
+    Where `epochs` changes and `warmup` does not, the warm-up keeps its share of the epochs.
 
     >>> with_settings(load_preset("digits"), ["epochs=10"]).training.warmup
     4

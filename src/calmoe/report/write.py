@@ -1,4 +1,4 @@
-"""What a run leaves behind for readers: a page, tables, figures, and where they came from."""
+"""Write the report on one or more run folders: page, tables, figures, their numbers, their sources."""
 
 import json
 import statistics

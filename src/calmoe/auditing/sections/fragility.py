@@ -301,14 +301,7 @@ def _compute(material: Material, inside: Inside) -> Findings:
     reason = material.why_not_learned
     if reason is not None:
         return Findings({"fragility": None}, {"fragility": reason})
-    curves = fragility(
-        material.configurations,
-        material.learned,
-        bins=material.bins,
-        level=material.level,
-        seed=material.seed,
-        inside=inside,
-    )
+    curves = material.measured(fragility, inside)
     one_leads = len(np.unique(material.configurations.leading)) == 1
     why = "one expert leads everywhere: there are no regions to reweight"
     return Findings({"fragility": curves}, {"region reweighting": why} if one_leads else {})

@@ -309,15 +309,7 @@ def _compute(material: Material, inside: Inside) -> Findings:
     reason = material.why_not_learned
     if reason is not None:
         return Findings({"hidden": None}, {"hidden miscalibration": reason})
-    measured = hidden(
-        material.configurations,
-        material.learned,
-        bins=material.bins,
-        level=material.level,
-        seed=material.seed,
-        inside=inside,
-    )
-    return Findings({"hidden": measured})
+    return Findings({"hidden": material.measured(hidden, inside)})
 
 
 def _summary(report: "AuditReport") -> Point | None:

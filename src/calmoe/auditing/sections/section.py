@@ -7,7 +7,7 @@ the report's fields.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.figures import Figure
@@ -20,6 +20,7 @@ from calmoe.render.page import Section as PageSection
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
+T = TypeVar("T")
 Inside = Callable[[float], None]
 """Hears which share of a section's work is done."""
 
@@ -44,6 +45,17 @@ class Material:
     def learned(self) -> Learned:
         """m(S) − f, learned block by block."""
         return learn(self.configurations, self.seed)
+
+    def measured(self, measure: Callable[..., T], inside: Inside) -> T:
+        """What `measure` says of the configurations and what was learned from them."""
+        return measure(
+            self.configurations,
+            self.learned,
+            bins=self.bins,
+            level=self.level,
+            seed=self.seed,
+            inside=inside,
+        )
 
     @property
     def why_not_learned(self) -> str | None:

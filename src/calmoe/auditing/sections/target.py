@@ -1,4 +1,4 @@
-"""The target without its labels: what the source's labels say about rows from elsewhere."""
+"""A target that may lack labels: what the source says about it, and a test of the assumption behind."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -39,7 +39,7 @@ def _signs(pushed: np.ndarray) -> np.ndarray:
 
 
 def best_signs(starts: list[np.ndarray], push: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Of several sign patterns, each improved until it stays the same, the one that pushes furthest.
+    """Of several sign patterns, each improved at most four times, the one that pushes furthest.
 
     push: the bins' expected sums under the density that is best for the given signs.
     """

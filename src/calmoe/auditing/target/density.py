@@ -50,7 +50,6 @@ class DensityRatio:
 
     weights: np.ndarray = field(metadata=UNSAVED)  # [n]
     fold: np.ndarray = field(metadata=UNSAVED)  # [n] the fold of each source row
-    target_ratios: np.ndarray = field(metadata=UNSAVED)  # [N] a(S) of target rows, not clipped or normalised
     clip: float
     clipped: float
     beyond: float
@@ -88,7 +87,6 @@ def density_ratio(
     return DensityRatio(
         weights=weights / weights.mean(),
         fold=fold[:n],
-        target_ratios=ratios[n:],
         clip=clip,
         clipped=float((ratios[:n] > clip).mean()),
         beyond=float((ratios[n:] > clip).mean()),
