@@ -1,4 +1,4 @@
-"""A run folder, opened once: its plan, its finished models, its rows; predictions from elsewhere may join it."""
+"""A run folder, opened once: its plan, finished models and rows; predictions from elsewhere may join it."""
 
 import hashlib
 import json
