@@ -60,7 +60,7 @@ GRADIENTS: dict[str, tuple[str, ...]] = {  # and the settings that they read
     "sharp": ("rho",),
 }
 POST_HOC = (None, "per_expert_temperature")
-SPARE = (("#332288", "p"), ("#aa4466", "d"), ("#117733", "*"), ("#6e5a2e", "8"))  # for methods without a look
+SPARE = (("#332288", "8"), ("#aa4466", "x"), ("#117733", "+"), ("#6e5a2e", "1"))  # for methods without a look
 
 
 @dataclass(frozen=True, kw_only=True)
