@@ -35,8 +35,7 @@ def image_views(size: int, mirrors: bool) -> tuple[View, ...]:
 def first_views(name: str, declared: tuple[View, ...], count: int) -> tuple[View, ...]:
     """The first `count` of the views that the dataset `name` declares."""
     if count > len(declared):
-        most = f"at most {len(declared)}: give views={len(declared)} or fewer"
-        raise InputError(
-            f"{name} has {most}" if len(declared) > 1 else f"{name} has no views to pool: leave out views"
-        )
+        if len(declared) == 1:
+            raise InputError(f"{name} has no views to pool: leave out views")
+        raise InputError(f"{name} has {len(declared)} views: give views={len(declared)} or fewer")
     return declared[:count]

@@ -16,7 +16,8 @@ from calmoe import Predictions
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import record as record_module
-from calmoe.experiments.run import Run, add_predictions
+from calmoe.experiments.added import add_predictions
+from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run
 from calmoe.experiments.sealing import write_sealed
 from calmoe.experiments.spec import narrowed, with_settings
@@ -277,6 +278,6 @@ def test_one_training_is_read_four_ways(tiny, quiet, tmp_path):
 
 
 def test_texts_and_tables_have_no_views(tiny, quiet, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="digits has at most 5: give views=5 or fewer"):
+    with pytest.raises(InputError, match="digits has 5 views: give views=5 or fewer"):
         run(with_settings(tiny, ["views=10"]), tmp_path / "run", console=quiet)
     assert not (tmp_path / "run").exists()

@@ -425,7 +425,7 @@ def test_views_are_mirrored_and_shifted_copies(digits):
 
 def test_views_that_a_dataset_does_not_declare_are_refused(digits):
     assert len(digits.views) == 5
-    with pytest.raises(InputError, match="digits has at most 5: give views=5 or fewer"):
+    with pytest.raises(InputError, match="digits has 5 views: give views=5 or fewer"):
         first_views("digits", digits.views, 10)
     with pytest.raises(InputError, match="no views to pool"):
         first_views("texts", (View(),), 2)

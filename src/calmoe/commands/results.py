@@ -127,7 +127,8 @@ def add_command(
 
     Example: calmoe add runs/digits my_model --validation validation.npz --test test.npz
     """
-    from calmoe.experiments.run import Run, add_predictions
+    from calmoe.experiments.added import add_predictions
+    from calmoe.experiments.run import Run
     from calmoe.experiments.runner import Outcome, make_console
     from calmoe.predictions import Predictions
     from calmoe.report.console import show_results

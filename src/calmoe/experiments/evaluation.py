@@ -16,7 +16,7 @@ from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
 EVALUATION_VERSION = 1  # raise it when rows change: sealed results are then computed anew
-READINGS = ("views_", "last_", "last_views_")
+READINGS = ("views_", "last_", "last_views_")  # pooled over views; of the last weights, not the average
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
 LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
@@ -31,10 +31,7 @@ def evaluate(
     validation, test, temperatures = as_method_reads(method, *pair, protocol)
     if temperatures is not None:
         row["temperatures"] = temperatures
-    output = test.output
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)  # `temperature_status` says it
-        temperature = Temperature(SOLVER[protocol]).fit(validation.output.log_probs, validation.known_labels)
+    output, temperature = test.output, fitted_temperature(validation, protocol)
     row |= {"temperature": temperature.temperature_, "temperature_status": temperature.status_}
     row |= _scores(output, temperature, test.known_labels, "")
     mask = test.mask(hard) if hard else None
@@ -57,15 +54,20 @@ def _read_otherwise(
 ) -> dict[str, Any]:
     """The scores of pooled views, or of the last weights, after a temperature of their own."""
     validation, test, _ = as_method_reads(method, validation, test, protocol)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        temperature = Temperature(SOLVER[protocol]).fit(validation.output.log_probs, validation.known_labels)
+    temperature = fitted_temperature(validation, protocol)
     row: dict[str, Any] = {f"{reading}temperature": temperature.temperature_}
     row |= _scores(test.output, temperature, test.known_labels, reading)
     if hard is not None and hard.any():
         part = MixtureOutput(*(values[hard] for values in test.output))
         row |= _scores(part, temperature, test.known_labels[hard], f"{reading}hard_")
     return row
+
+
+def fitted_temperature(validation: Predictions, protocol: str) -> Temperature:
+    """The temperature that validation chooses, as the protocol solves for it; `status_` says how it ended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)  # the status says it
+        return Temperature(SOLVER[protocol]).fit(validation.output.log_probs, validation.known_labels)
 
 
 def as_method_reads(

@@ -5,16 +5,15 @@ Each model's folder appears whole, and is sealed with what it was made of: an ex
 
 import os
 import re
-import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calmoe.calibration import CalibrationWarning, Temperature
+from calmoe.calibration import Temperature
 from calmoe.calibration.temperature_solvers import FITTED
 from calmoe.errors import InputError
-from calmoe.experiments.evaluation import SOLVER
+from calmoe.experiments.evaluation import fitted_temperature
 from calmoe.experiments.run import Model, Run
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal
 from calmoe.experiments.store import SPLITS as STORED
@@ -81,7 +80,7 @@ def _write(model: Model, place: Path, facts: dict[str, Any]) -> list[str]:
     metadata["temperature"] = None
     notes, splits = [], {"validation": model.validation, "test": model.test}
     if facts["scaled"]:
-        fitted = _fitted(model, facts["protocol"])
+        fitted = fitted_temperature(model.validation, facts["protocol"])
         splits = {split: rescaled(predictions, fitted) for split, predictions in splits.items()}
         metadata |= {"temperature": fitted.temperature_, "temperature_status": fitted.status_}
         if fitted.status_ not in FITTED:
@@ -140,10 +139,3 @@ def _unmarked(folder: Path) -> set[str]:
 
 
 EXPORT = Kind("export", "--to", _unmarked)
-
-
-def _fitted(model: Model, protocol: str) -> Temperature:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)  # the status is told
-        validation = model.validation
-        return Temperature(SOLVER[protocol]).fit(validation.output.log_probs, validation.known_labels)

@@ -22,6 +22,7 @@ import safetensors.torch
 
 from calmoe.errors import InputError
 from calmoe.experiments.checked_files import check_sessions, parse_rows, read_history, read_results_file
+from calmoe.experiments.evaluation import READINGS
 from calmoe.experiments.plan import Node
 from calmoe.experiments.record import Record, parse_record
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
@@ -48,7 +49,6 @@ SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
     "history.json",
 )
 SPLITS = ("validation", "validation_augmented", "test")
-READINGS = ("views_", "last_", "last_views_")  # pooled over views; of the last weights, not the average
 ALSO = tuple(f"{reading}{split}" for reading in READINGS for split in ("validation", "test"))
 LOCK, KEY = ".lock", re.compile("[0-9a-f]{32}")
 RUN_FILES = {SPEC, ENVIRONMENT, RESULTS, MARK}

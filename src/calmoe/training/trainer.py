@@ -96,8 +96,7 @@ class Trainer:
     def check_state(self, head: str, state: TrainingState) -> None:
         """Refuse the state of another model than the one with this head."""
         model = self._resident(head).tensors()
-        averages = {name: tensor for name, tensor in state.tensors.items() if name.startswith(AVERAGE)}
-        if averages:
+        if any(name.startswith(AVERAGE) for name in state.tensors):
             model |= {f"{AVERAGE}{n}": p for n, p in self._resident(head).model.named_parameters()}
         check_shapes(state.tensors, model)
 
