@@ -2,9 +2,9 @@
 
     python -m benchmarks.step_profile
 
-Synthetic images in CIFAR-10's shape (the kernels do not care). Prints the median epoch of Vanilla and FGR,
-their ratio, the kernels of one step by kind, and the floor: the step's counted floating-point operations at
-the rate that a large bfloat16 matrix product reaches on this device in this run.
+Synthetic images in CIFAR-10's shape (the kernels do not care). Prints the median epoch of Vanilla, FGR and
+Sharp, their ratios, the kernels of one step by kind, and the floor: the step's counted floating-point
+operations at the rate that a large bfloat16 matrix product reaches on this device in this run.
 """
 
 import statistics
@@ -111,7 +111,8 @@ def main() -> None:
         for kind, (time, count) in sorted(found.items(), key=lambda item: -item[1][0]):
             print(f"  {kind:<26} {time:8.1f} µs  {time / total:5.1%}  {count:5.0f} kernels a step")
         print(f"  {'sum':<26} {total:8.1f} µs")
-    print(f"FGR / Vanilla: {medians['FGR'] / medians['Vanilla']:.2f}")
+    for name in ("FGR", "Sharp"):
+        print(f"{name} / Vanilla: {medians[name] / medians['Vanilla']:.2f}")
     flops = counted_flops(trainer) * ROWS / BATCH
     floor = flops / rate
     print(f"counted: {flops / 1e12:.0f} TFLOP an epoch, at {rate / 1e12:.0f} TFLOP/s (a bf16 matrix product)")
