@@ -1,6 +1,6 @@
 import io
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -16,12 +16,14 @@ from calmoe.experiments.runner import run, show_plan
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
+from calmoe.methods import METHODS
 from calmoe.report.console import show_results
 from calmoe.report.eta_gamma import eta_gamma
 from calmoe.report.sources import read_targets
 from calmoe.report.write import tables
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics
+from calmoe.training.settings import TrainingSettings
 from run_folders import record_of
 from sizes import at_size
 
@@ -101,6 +103,13 @@ def test_what_cannot_be_swept_is_refused(setting, values, message):
         parse_values(setting, values, epochs=50)
 
 
+@pytest.mark.parametrize("setting", [f.name for f in fields(TrainingSettings) if f.type in (int, float)])
+def test_every_number_of_a_training_can_be_swept(setting):
+    spec = narrowed(load_preset("digits"), methods=tuple(METHODS))
+    value = getattr(spec.training, setting)
+    assert make_sweep(setting, (value,)).variants(spec) == {value: spec}
+
+
 def test_a_refused_value_leaves_no_trace(tiny, quiet, tmp_path):
     spec = narrowed(tiny, methods=("robust",))
     for sweep in (make_sweep("eta", (1, -1)), make_sweep("warmup", (99,))):
@@ -132,6 +141,7 @@ def test_values_are_held_to_the_settings_own_bounds():
                 ("filter_fraction", (0, 0.9), ("fgr",)),
                 ("learning_rate", (0.001, 0.01), ("vanilla",)),
                 ("epochs", (2, 4), ("vanilla", "robust")),
+                ("average", (0.5, 0.9), ("sharp",)),
             ],
         ),
     ],

@@ -1,19 +1,24 @@
 """Cells: a row a reading, whose numbers are those of the run's own table."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
+from calmoe.auditing import hidden
 from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.metrics.routing import routing_entropy
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
+from studies import cells
 from studies.cells import entropy_of_a_view, rows_of
 
 
-def test_a_row_a_reading(tiny, quiet, tmp_path):
+def test_a_row_a_reading(tiny, quiet, tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "hidden", partial(hidden, splits=1))
     spec = narrowed(with_settings(tiny, ["average=0.9", "views=5"]), methods=("single", "sharp"))
     run(spec, tmp_path / "run", console=quiet)
     opened = Run.open(tmp_path / "run")

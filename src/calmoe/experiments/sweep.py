@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from calmoe.errors import InputError, check_known, shown
-from calmoe.experiments.plan import ALWAYS
+from calmoe.experiments.plan import ALWAYS, LATER
 from calmoe.experiments.spec import RunSpec, narrowed
 from calmoe.methods import METHODS, Method, card
 from calmoe.render.wording import shortest
@@ -67,7 +67,7 @@ def _reads(method: Method, setting: str) -> bool:
     """Whether the setting changes what the method trains; a warm-up with ERM changes nothing for ERM."""
     if setting == "warmup":
         return method.objective != "erm" or method.gradient != "plain"
-    return setting in (*ALWAYS, *method.settings)
+    return setting in (*ALWAYS, *LATER, *method.settings)
 
 
 def make_sweep(setting: str, values: tuple[float, ...]) -> Sweep:
