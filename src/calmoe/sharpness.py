@@ -11,6 +11,7 @@ True
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -54,29 +55,44 @@ def perturbed(
 
     The buffers are after it as they were before it. Nothing waits for the device: a CUDA graph can hold it.
     """
-    before = [tensor.detach().clone() for tensor in (*parameters, *buffers)]
-    with torch.no_grad():
-        for parameter, move in zip(parameters, ascent(gradients, rho), strict=True):
-            parameter.add_(move)
+    tensors = [tensor.detach() for tensor in (*parameters, *buffers)]
+    before = [torch.empty_like(tensor) for tensor in tensors]
+    copy_all(before, tensors)
+    weights = tensors[: len(parameters)]
+    moves = ascent([in_layout_of(w, g) for w, g in zip(weights, gradients, strict=True)], rho)
+    torch._foreach_add_(weights, moves)
     try:
         yield
     finally:
-        with torch.no_grad():
-            for tensor, value in zip((*parameters, *buffers), before, strict=True):
-                tensor.copy_(value)
+        copy_all(tensors, before)
 
 
 @torch.no_grad()
 def ascent(gradients: Sequence[Tensor], rho: float) -> list[Tensor]:
-    """ρ g / ‖g‖ as one long vector; zeros where the gradient is zero or not finite.
+    """ρ g / ‖g‖ as one long vector; zeros where the gradient is zero.
 
     >>> ascent([torch.tensor([3.0]), torch.tensor([4.0])], rho=0.5)
     [tensor([0.3000]), tensor([0.4000])]
     """
-    norm = torch.stack([gradient.norm(dtype=_wide(gradient)) for gradient in gradients]).norm()
-    usable = norm.isfinite() & (norm > 0)
-    return [torch.where(usable, g * (rho / norm).to(g.dtype), torch.zeros_like(g)) for g in gradients]
+    widest = reduce(torch.promote_types, (gradient.dtype for gradient in gradients), torch.float32)
+    norm = torch.stack(torch._foreach_norm(list(gradients), 2, dtype=widest)).norm()
+    return list(torch._foreach_mul(list(gradients), torch.where(norm == 0, 0.0, rho / norm)))
 
 
-def _wide(tensor: Tensor) -> torch.dtype:
-    return torch.promote_types(tensor.dtype, torch.float32)
+def in_layout_of(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient with its numbers in memory as the parameter has them: many at once need it so."""
+    return (
+        gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
+    )
+
+
+@torch.no_grad()
+def copy_all(to: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Copy each value to its place, all of one type at once: on a GPU that takes as long as one alone."""
+    by_type: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for place, value in zip(to, values, strict=True):
+        places, taken = by_type.setdefault(place.dtype, ([], []))
+        places.append(place)
+        taken.append(value)
+    for places, taken in by_type.values():
+        torch._foreach_copy_(places, taken)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from calmoe.mixture import MixtureClassifier
+from calmoe.sharpness import in_layout_of
 from calmoe.training.checkpoints import TrainingState
 from calmoe.training.settings import TrainingSettings
 
@@ -85,8 +86,7 @@ class Resident:
         its parameter, as convolutions of channels-last images give it, would move the wrong weights.
         """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            alike = gradient.stride() == parameter.stride()
-            parameter.grad = gradient if alike else torch.empty_like(parameter).copy_(gradient)
+            parameter.grad = in_layout_of(parameter, gradient)
         self.optimizer.step()
 
     def keep_average(self) -> None:
