@@ -3,7 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from calmoe.experiments.plan import draw, leaves, make_plan, to_do, unshared_epochs
+from calmoe.experiments.dry_run import draw, unshared_epochs
+from calmoe.experiments.plan import leaves, make_plan, to_do
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 
 

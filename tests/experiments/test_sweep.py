@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 from calmoe.commands import app
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
-from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs
+from calmoe.experiments.dry_run import show_plan, unshared_epochs
+from calmoe.experiments.plan import leaves, make_plan, merge, to_do
 from calmoe.experiments.run import Run
-from calmoe.experiments.runner import run, show_plan
+from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values

@@ -6,8 +6,9 @@ from typing import Any
 from rich.console import Console
 
 from calmoe.calibration.temperature_solvers import FITTED
-from calmoe.experiments.runner import Outcome, say, say_notes
+from calmoe.experiments.runner import Outcome
 from calmoe.experiments.store import RESULTS
+from calmoe.render.console import say, say_notes
 from calmoe.render.wording import many, shortest
 from calmoe.report.run_tables import results_table
 from calmoe.report.titles import run_title
