@@ -127,7 +127,7 @@ def add_command(
 
     Example: calmoe add runs/digits my_model --validation validation.npz --test test.npz
     """
-    from calmoe.experiments.added import add_predictions
+    from calmoe.experiments.added_predictions import add_predictions
     from calmoe.experiments.run import Run
     from calmoe.experiments.runner import Outcome
     from calmoe.predictions import Predictions

@@ -1,4 +1,4 @@
-"""Check every value in a run folder's sessions, histories and rows, sealed or not."""
+"""Read a run folder's sessions, histories and rows, and check every value in them."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from calmoe.validation import items, number, one_of, parse_json, read_document, 
 
 SCORES = ("accuracy", "ece", "ece_ts", "nll", "nll_ts", "brier", "brier_ts")
 MOST = {"accuracy": 1.001, "ece": 1.001, "brier": 2.001, "nll": math.inf}  # by the metric in a column's name
-TILT = {"perplexity": 0, "gamma_eff": 0, "negative_share": -1}  # what each must be above
+TILT_ABOVE = {"perplexity": 0, "gamma_eff": 0, "negative_share": -1}  # what each must be above
 MOST_OF_ROWS = 256 * 2**20  # bytes of results.jsonl
 
 
@@ -83,7 +83,7 @@ def _row(row: Any) -> dict[str, Any]:
         number("value", row["value"])
         whole("batch", row["batch"], least=1)
     for name, value in row.items():
-        if name in TILT:
+        if name in TILT_ABOVE:
             _logged(name, value)
         metric = next((metric for metric in MOST if metric in name.split("_")), None)
         if metric and value is not None:
@@ -95,4 +95,4 @@ def _row(row: Any) -> dict[str, Any]:
 
 
 def _logged(name: str, value: Any) -> None:
-    number(name, value, **({"above": TILT[name]} if name in TILT else {}))
+    number(name, value, **({"above": TILT_ABOVE[name]} if name in TILT_ABOVE else {}))

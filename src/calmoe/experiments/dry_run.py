@@ -11,8 +11,8 @@ from calmoe.data import DATASETS
 from calmoe.escaping import visible
 from calmoe.experiments.plan import Node, to_do
 from calmoe.experiments.preparation import check_size, describe_run, load_data, pick_device, recorded_run
-from calmoe.experiments.record import joined
 from calmoe.experiments.run import Run
+from calmoe.experiments.same_run import joined
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import RunFolder
 from calmoe.experiments.sweep import Sweep

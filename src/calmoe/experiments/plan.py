@@ -1,6 +1,7 @@
-"""The plan is a tree: each seed's mixtures share one ERM warm-up, then fork; a node's key says what it is.
+"""The plan of a run: a tree of trainings, in which each seed's mixtures share one ERM warm-up, then fork.
 
-The plans of several specs, a sweep's, merge into one: a longer warm-up goes on where a shorter one ended.
+A node's key says what it is. The plans of several specs, a sweep's, merge into one: a longer warm-up goes on
+where a shorter one ended.
 """
 
 import hashlib

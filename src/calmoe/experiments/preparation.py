@@ -10,8 +10,9 @@ from calmoe.data import DATASETS, PROTOCOLS, ShiftDataset, load_dataset
 from calmoe.data.text import LENGTH
 from calmoe.errors import InputError
 from calmoe.experiments.plan import TRAINING_VERSION
-from calmoe.experiments.record import Record, refuse_other
+from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
+from calmoe.experiments.same_run import refuse_other
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import RunFolder
 from calmoe.experiments.sweep import Sweep

@@ -14,8 +14,9 @@ from calmoe.errors import InputError
 from calmoe.experiments.environment import describe
 from calmoe.experiments.plan import Node, to_do
 from calmoe.experiments.preparation import check_size, describe_run, load_data, pick_device, recorded_run
-from calmoe.experiments.record import Record, joined
+from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
+from calmoe.experiments.same_run import joined
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import RunFolder
 from calmoe.experiments.sweep import Sweep

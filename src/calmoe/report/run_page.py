@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from calmoe.data import DATASETS
-from calmoe.experiments.record import Record, dotted, portable
-from calmoe.experiments.spec import load_preset, preset_names, setting_text
+from calmoe.experiments.environment import portable
+from calmoe.experiments.record import Record
+from calmoe.experiments.spec import dotted, load_preset, preset_names, setting_text
 from calmoe.experiments.sweep import paper_sweep
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Heading, label

@@ -9,8 +9,9 @@ import numpy as np
 
 from calmoe.data import ShiftDataset, load_dataset
 from calmoe.errors import InputError
-from calmoe.experiments.record import DIGESTS, Record, causes, comparable, differences
+from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
+from calmoe.experiments.same_run import DIGESTS, causes, comparable, differences
 from calmoe.methods import in_order, source
 from calmoe.report.curves import Curves, curves
 from calmoe.report.examples import examples

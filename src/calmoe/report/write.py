@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
-from calmoe.experiments.record import portable
+from calmoe.experiments.environment import portable
 from calmoe.experiments.store import RESULTS
 from calmoe.files import inside, json_bytes
 from calmoe.methods import source as trained_as
