@@ -25,7 +25,7 @@ from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.files import write_whole
 from calmoe.methods import METHODS
-from calmoe.report.console import show_results
+from calmoe.report.terminal import show_results
 from calmoe.training import Diverged, Stage, Trainer
 from forked import server
 from second_process import command

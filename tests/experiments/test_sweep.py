@@ -17,9 +17,9 @@ from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
-from calmoe.report.console import show_results
 from calmoe.report.eta_gamma import eta_gamma
 from calmoe.report.sources import read_targets
+from calmoe.report.terminal import show_results
 from calmoe.report.write import tables
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics

@@ -8,7 +8,7 @@ from scipy import stats
 
 from calmoe.render.grid import Grid, Heading, label
 from calmoe.report.tables import paired_table
-from calmoe.report.targets import (
+from calmoe.report.targets_tables import (
     MEAN,
     compare_by_target,
     mean_over_targets,

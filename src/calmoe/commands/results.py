@@ -132,7 +132,7 @@ def add_command(
     from calmoe.experiments.runner import Outcome
     from calmoe.predictions import Predictions
     from calmoe.render.console import make_console
-    from calmoe.report.console import show_results
+    from calmoe.report.terminal import show_results
 
     files = [None if path is None else Predictions.load(path) for path in (validation, test, augmented)]
     if any(each is not None and each.labels is None for each in files):

@@ -167,7 +167,7 @@ def _train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> No
     from calmoe.experiments.dry_run import show_plan
     from calmoe.experiments.runner import run
     from calmoe.render.console import make_console
-    from calmoe.report.console import show_results
+    from calmoe.report.terminal import show_results
 
     console = make_console()
     if how.dry_run:

@@ -1,4 +1,4 @@
-"""Checks of curves from a file, before anything draws them; the error names the field."""
+"""Check curves that come from a file, before anything draws them; the error names the field."""
 
 from collections.abc import Sequence
 from typing import Any

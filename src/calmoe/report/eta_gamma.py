@@ -12,6 +12,7 @@ from calmoe.render.grid import Entry, Grid, Heading, count, estimate, number, si
 from calmoe.report.figure_cards import FigureCard, RunNumbers
 from calmoe.report.looks import legend_entries, looks
 from calmoe.report.published import published
+from calmoe.report.rows_over_seeds import Cell, Rows
 from calmoe.report.sweeps import (
     Cells,
     Swept,
@@ -25,7 +26,7 @@ from calmoe.report.sweeps import (
     value_entry,
     values_text,
 )
-from calmoe.report.tables import METHOD, SEEDS, Cell, Rows, method_entry
+from calmoe.report.tables import METHOD, SEEDS, method_entry
 
 DATASET, TILTED = "cifar10h", "robust"  # where the paper measured Γ_eff
 MEASURED = "in the last epoch"  # when the perplexity and Γ_eff of a row were measured

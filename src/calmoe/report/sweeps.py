@@ -22,17 +22,9 @@ from calmoe.render.wording import count_range, many, shortest
 from calmoe.report.columns import COLUMNS, columns_in
 from calmoe.report.figure_cards import FigureCard, RunNumbers
 from calmoe.report.looks import Look, legend_entries, looks
+from calmoe.report.rows_over_seeds import MISSING, Cell, Rows, known_columns, summarise
 from calmoe.report.sections import SectionCard
-from calmoe.report.tables import (
-    METHOD,
-    MISSING,
-    Cell,
-    Rows,
-    known_columns,
-    main_table,
-    method_entry,
-    summarise,
-)
+from calmoe.report.tables import METHOD, main_table, method_entry
 
 Cells: TypeAlias = Mapping[str, Cell]  # by column
 Swept: TypeAlias = dict[str, dict[float, Cells]]  # by method and value

@@ -19,8 +19,9 @@ from calmoe.auditing.sections.section import Findings, Inside, Material, PageSec
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, within
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
-from calmoe.render.grid import Grid, decimal, interval, label, number, signed
+from calmoe.render.grid import Grid, interval, label, number, signed
 from calmoe.render.page import Picture, Point
+from calmoe.render.wording import decimal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

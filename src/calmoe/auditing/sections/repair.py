@@ -26,8 +26,9 @@ from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
-from calmoe.render.grid import Entry, Grid, decimal, interval, label, number, signed
+from calmoe.render.grid import Entry, Grid, interval, label, number, signed
 from calmoe.render.page import Picture, Point
+from calmoe.render.wording import decimal
 
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport

@@ -1,4 +1,4 @@
-"""Several target domains in one table: methods × targets, and the mean over the targets.
+"""Tables over several target domains: methods × targets, and the mean over the targets.
 
 Rows name their "target". A mean over targets is taken within a seed first and becomes one more row of that
 seed; standard errors and Student's t over seeds then treat it like any other row.
@@ -13,24 +13,19 @@ from calmoe.render.grid import Entry, Grid, Heading, estimate, interval, label, 
 from calmoe.report.columns import COLUMNS, column_title, columns_in
 from calmoe.report.comparison import Comparison, beyond, compare
 from calmoe.report.published import is_published, table_of
-from calmoe.report.tables import (
-    METHOD,
-    METRIC,
+from calmoe.report.rows_over_seeds import (
     MISSING,
-    NEVER_BOLD,
-    SEEDS,
     PairedDifference,
     Row,
     Rows,
     best_methods,
     cell_of,
     measure,
-    method_entry,
     paired,
-    seeds_entry,
     summarise,
     uneven,
 )
+from calmoe.report.tables import METHOD, METRIC, NEVER_BOLD, SEEDS, method_entry, seeds_entry
 
 MEAN = "mean_over_targets"
 MEAN_TITLE = "Mean over targets"
