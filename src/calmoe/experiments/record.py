@@ -21,7 +21,7 @@ SPEC_FIELDS = {  # settings that every version of calmoe recorded
     "spec.model": ("backbone", "variant"),
     "spec.training": ("epochs", "warmup", "batch", "eta"),
 }
-MOST_VALUES = 1000
+MOST_RECORDED = 1000
 MOST_ADDED = 10_000
 
 
@@ -143,7 +143,7 @@ def _protocols(names: Any, own: str = "") -> tuple[str, ...]:
 
 def _sweep(document: Any, spec: RunSpec) -> Sweep:
     fields = table("sweep", document, ("setting", "values"))
-    values = items("sweep.values", fields["values"], least=1, most=MOST_VALUES)
+    values = items("sweep.values", fields["values"], least=1, most=MOST_RECORDED)
     for value in values:  # whole ones stay so: captions show them
         number("sweep.values", value)
     sweep = make_sweep(text("sweep.setting", fields["setting"]), tuple(values))

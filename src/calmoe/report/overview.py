@@ -35,7 +35,7 @@ from calmoe.report.targets_tables import (
 )
 from calmoe.report.titles import changes
 
-FILES = {
+OWN_FILES = {
     "figures",
     "tables",
     "tables.md",
@@ -58,11 +58,11 @@ class Overview(NamedTuple):
     @property
     def folders(self) -> dict[str, str]:
         """Each target's folder in the report: its name, unless that is a name of the overview's own files."""
-        taken = {name.casefold() for name in self.targets} | FILES
+        taken = {name.casefold() for name in self.targets} | OWN_FILES
         folders = {}
         for target in self.targets:
             name = target
-            while name.casefold() in (FILES if name == target else taken):
+            while name.casefold() in (OWN_FILES if name == target else taken):
                 name = f"target-{name}"
             folders[target] = name
         return folders

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from calmoe.auditing.audit_report import AuditReport
 
-FEWEST = 30  # effective rows: with fewer, the audit does not judge an expert
+FEWEST_EFFECTIVE = 30  # effective rows: with fewer, the audit does not judge an expert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ def _expert(
 
     def ece_under(weights: np.ndarray) -> Estimate:
         total = weights.sum()
-        if total <= 0 or total**2 / (weights**2).sum() < FEWEST:
+        if total <= 0 or total**2 / (weights**2).sum() < FEWEST_EFFECTIVE:
             return NONE
         return binned_gap(residual, index, bins, weights, level, noise=noise)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
 ENOUGH = 100  # effective rows: with fewer, a sample's entropic risk rests on a handful of rows
-SOME = 200_000  # rows that stand for all where the report only compares
+STAND_FOR_ALL = 200_000  # rows that stand for all where the report only compares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def _if_calibrated(
     confidence: np.ndarray, index: np.ndarray, bins: int, radii: tuple[float, ...]
 ) -> np.ndarray:
     """The signed certificate on these rows if m(S) = f: each row comes true with probability f. [R]"""
-    some = slice(None, None, -(-len(confidence) // SOME))
+    some = slice(None, None, -(-len(confidence) // STAND_FOR_ALL))
     f, binned = confidence[some], np.concatenate([index[some]] * 2)
     outcomes, chances = np.concatenate([1 - f, -f]), np.concatenate([f, 1 - f])
     mass = chances / chances.sum()

@@ -18,7 +18,7 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.numbers import headings
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
 from calmoe.auditing.statistics.estimates import Estimate, at_least, binned_gap, mean, spread, within
-from calmoe.auditing.statistics.sequential import FEWEST, blocks, learn
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, blocks, learn
 from calmoe.calibration import CalibrationWarning
 from calmoe.calibration.routing_recalibration import RoutingRecalibration
 from calmoe.defaults import BINS, LEVEL
@@ -33,7 +33,7 @@ from calmoe.render.wording import decimal
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
-MOST = 50_000  # rows that a repair learns from
+MOST_TO_FIT = 50_000  # rows that a repair learns from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ def repair(
     possible = np.isfinite(losses[0])
     ends = np.cumsum([len(rows) for rows, _ in fits])[:-1]
     order = np.split(np.arange(len(labels)), ends)
-    everyone = np.random.default_rng(seed).permutation(len(predictions))[:MOST]
+    everyone = np.random.default_rng(seed).permutation(len(predictions))[:MOST_TO_FIT]
     final = _fit(predictions, np.sort(everyone), seed)
     return Repair(
         rows=len(labels),
@@ -132,7 +132,7 @@ def later_fits(predictions: Predictions, seed: int = 0) -> list[tuple[np.ndarray
     """The rows of each later block, and the repair fitted on earlier rows."""
     parts = blocks(len(predictions), seed)
     return [
-        (parts[i], _fit(predictions, np.concatenate(parts[:i][::-1])[:MOST], seed))
+        (parts[i], _fit(predictions, np.concatenate(parts[:i][::-1])[:MOST_TO_FIT], seed))
         for i in range(1, len(parts))
     ]
 
@@ -235,8 +235,8 @@ def comparison_table(repair: Repair) -> Grid:
 
 def _compute(material: Material, inside: Inside) -> Findings:
     rows = len(material.predictions)
-    if rows < FEWEST:
-        reason = f"there are {rows} rows; fitting on some and judging others needs {FEWEST}"
+    if rows < FEWEST_TO_LEARN:
+        reason = f"there are {rows} rows; fitting on some and judging others needs {FEWEST_TO_LEARN}"
         return Findings({"repair": None}, {"repair": reason})
     compared = repair(
         material.predictions,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.figures import Figure
-from calmoe.auditing.statistics.sequential import FEWEST, Learned, learn
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, Learned, learn
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 from calmoe.render.page import Picture, Point
@@ -66,9 +66,9 @@ class Material:
                 "there is one expert: its confidence is the whole configuration, behind which nothing "
                 "can hide"
             )
-        if rows < FEWEST:
+        if rows < FEWEST_TO_LEARN:
             few = "is 1 row" if rows == 1 else f"are {rows} rows"
-            return f"there {few}; learning from some and judging others needs at least {FEWEST}"
+            return f"there {few}; learning from some and judging others needs at least {FEWEST_TO_LEARN}"
         return None
 
 

@@ -11,7 +11,7 @@ from calmoe.auditing.presentation.glossary import rate_name
 from calmoe.auditing.presentation.numbers import cells, headings, in_words
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
 from calmoe.auditing.statistics.estimates import Estimate
-from calmoe.auditing.statistics.sequential import FEWEST
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.target.assumption import Plausibility
 from calmoe.auditing.target.checks import check_targets
 from calmoe.auditing.target.predict import Target, predict_checked
@@ -166,8 +166,8 @@ def _check(material: Material) -> None:
 def _compute(material: Material, inside: Inside) -> Findings:
     rows, target = len(material.predictions), material.target
     assert target is not None
-    if rows < FEWEST:
-        reason = f"there are {rows} labelled rows; predicting needs at least {FEWEST}"
+    if rows < FEWEST_TO_LEARN:
+        reason = f"there are {rows} labelled rows; predicting needs at least {FEWEST_TO_LEARN}"
         return Findings({"target": None}, {"target": reason})
     predicted = predict_checked(
         material.predictions,

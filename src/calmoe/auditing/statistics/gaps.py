@@ -19,7 +19,7 @@ from calmoe.metrics.smooth import diffused, on_grid, smooth_ece, to_cosines
 from calmoe.predictions import Predictions
 
 ROWS = 100_000  # rows that give the correlations between cells; all rows give the variances
-MOST = 3000  # cells: with more, their correlations count as zero
+MOST_GAPS = 3000  # cells: with more, their correlations count as zero
 GRID = 256  # intervals of [0, 1] for the kernel
 NARROWEST = 0.01  # bandwidth
 
@@ -56,10 +56,10 @@ def celled_gap(
         ends = np.arange(0, picked.size + 1, picked.shape[1])
         table = csr_array((worth.ravel(), picked.ravel(), ends), shape=(len(picked), size))
         taken += len(picked)
-        products = products + table.T @ table if size <= MOST else products
+        products = products + table.T @ table if size <= MOST_GAPS else products
     used = np.flatnonzero(counts)
     gaps, squares, expected, counts = (total[used] / rows for total in (gaps, squares, expected, counts))
-    if size <= MOST:
+    if size <= MOST_GAPS:
         covariance = products[used][:, used].toarray() / taken - np.outer(gaps, gaps)
     else:
         covariance = np.diag(squares - gaps**2)

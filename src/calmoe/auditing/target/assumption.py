@@ -19,7 +19,7 @@ from calmoe.auditing.target.cross_fit import learn
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.defaults import LEVEL
 
-FEWEST = 30  # labelled target rows that the test needs
+FEWEST_LABELLED = 30  # labelled target rows that the test needs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.statistics.boosting import small_trees
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, normal
-from calmoe.auditing.statistics.sequential import MOST
+from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
 from calmoe.auditing.target.density import FOLDS
 from calmoe.defaults import LEVEL
 
@@ -42,7 +42,7 @@ def learn(
     """Gradient boosting of the values [n] on the source's features [n, F], fold by fold."""
     expected, answers = np.empty(len(values)), np.empty((FOLDS, len(target)))
     for k in range(FOLDS):
-        others = np.random.default_rng(seed).permutation(np.flatnonzero(fold != k))[:MOST]
+        others = np.random.default_rng(seed).permutation(np.flatnonzero(fold != k))[:MOST_TO_LEARN]
         model = HistGradientBoostingRegressor(
             learning_rate=0.1, max_iter=60, **small_trees(len(others), seed)
         )
