@@ -1,4 +1,4 @@
-"""The audit of one file of predictions: a list of sections that compute, speak, draw and save in turn.
+"""The audit of one file of predictions, and its report: sections compute, speak, draw and save in turn.
 
 A new section is a file in `sections/`, a line in `SECTIONS`, and the field of `AuditReport` that it fills.
 """

@@ -1,4 +1,4 @@
-"""Where results come from: code version, machine and command, and the same without that machine's folders."""
+"""Where results come from: code version, machine and command; and paths without that machine's folders."""
 
 import os
 import platform

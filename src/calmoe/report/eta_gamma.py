@@ -20,7 +20,7 @@ from calmoe.report.sweeps import (
     draw_values,
     label_values,
     narrowed,
-    seeds_text,
+    seeds_at_values,
     setting_of,
     sweep_section,
     value_entry,
@@ -154,7 +154,8 @@ def eta_gamma_figure(rows: Rows, dataset: str = DATASET, measured: str = MEASURE
     printed = "; ".join(f"{eta:g}: {p['perplexity']}, {p['density_ratio_bound']}" for eta, p in paper.items())
     return Drawn(
         figure,
-        f"η against the perplexity of the tilted weights in batches of {n} and Γ_eff, {seeds_text(swept)}, "
+        f"η against the perplexity of the tilted weights in batches of {n} and Γ_eff, "
+        f"{seeds_at_values(swept)}, "
         f"measured {measured}. {values_text(swept, {'perplexity': 'perplexity', 'gamma_eff': 'Γ_eff'}, 2)}."
         + (f" The paper, perplexity and Γ_eff by η: {printed}." if paper else ""),
     )

@@ -80,7 +80,7 @@ def sweep_figure(rows: Rows, protocol: str, default: float | None = None) -> Dra
     columns = {error: title, f"{error}_ts": "after temperature", "accuracy": "accuracy"}
     return Drawn(
         figure,
-        f"Sweep of {setting_title(setting)}, {protocol} protocol, {seeds_text(swept)}. "
+        f"Sweep of {setting_title(setting)}, {protocol} protocol, {seeds_at_values(swept)}. "
         f"{values_text(swept, columns)}.",
     )
 
@@ -140,7 +140,7 @@ def sweep_in_words(
     return Point(
         f"Sweep of {setting_title(setting)}",
         f"{many(len(values), 'value')} from {shortest(values[0])} to {shortest(values[-1])}, "
-        f"{seeds_text(swept)}, {protocol} "
+        f"{seeds_at_values(swept)}, {protocol} "
         "protocol. A best mean picked from so many flatters itself; where standard errors overlap, nothing "
         "is told apart.",
         bullets,
@@ -218,7 +218,7 @@ def _raw_and_scaled() -> list[Line2D]:
     ]
 
 
-def seeds_text(swept: Swept) -> str:
+def seeds_at_values(swept: Swept) -> str:
     """How many seeds there are at a value."""
     cells = (cells for by in swept.values() for cells in by.values())
     return count_range((max(cell.n for cell in columns.values()) for columns in cells), "seed")

@@ -16,7 +16,7 @@ import torch
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.numbers import headings
-from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
 from calmoe.auditing.statistics.estimates import Estimate, at_least, binned_gap, mean, spread, within
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, blocks, learn
 from calmoe.calibration import CalibrationWarning
@@ -238,38 +238,36 @@ def _compute(material: Material, inside: Inside) -> Findings:
     if rows < FEWEST_TO_LEARN:
         reason = f"there are {rows} rows; fitting on some and judging others needs {FEWEST_TO_LEARN}"
         return Findings({"repair": None}, {"repair": reason})
-    compared = repair(
-        material.predictions,
-        of=material.of,
-        bins=material.bins,
-        level=material.level,
-        seed=material.seed,
-    )
-    return Findings({"repair": compared})
+    return Findings({"repair": repair(material.predictions, **material.options)})
 
 
-def _summary(report: "AuditReport") -> Point | None:
-    return None if report.repair is None else Point("Repair", sentences(report.repair))
+def _summary(repair: Repair, report: "AuditReport") -> Point:
+    return Point("Repair", sentences(repair))
 
 
-def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
-    if report.repair is None:
-        return None
-    notes = [f"Fitted on all rows: {report.repair.message}."]
-    if impossible := report.repair.impossible:
+def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
+    notes = [f"Fitted on all rows: {repair.message}."]
+    if impossible := repair.impossible:
         notes.append(f"{impossible} rows give their label probability zero and are left out of the NLL.")
     return PageSection(
         heading="Repair",
         how="Both columns are on rows that neither was fitted on; an interval of the change that lies below "
         "zero is a gain. A repair that is not surely better by cross-validation is not made: the columns are "
         "then equal.",
-        tables=[comparison_table(report.repair)],
+        tables=[comparison_table(repair)],
         notes=notes,
     )
 
 
-def _files(report: "AuditReport") -> dict[str, bytes]:
-    return {} if report.repair is None else {"repair.json": json_bytes(report.repair.fitted.to_dict())}
+def _files(repair: Repair, report: "AuditReport") -> dict[str, bytes]:
+    return {"repair.json": json_bytes(repair.fitted.to_dict())}
 
 
-SECTION = Section(name="repair", cost=2, compute=_compute, summary=_summary, page=_page, files=_files)
+SECTION = Section(
+    name="repair",
+    cost=2,
+    compute=_compute,
+    summary=if_found("repair", _summary, None),
+    page=if_found("repair", _page, None),
+    files=if_found("repair", _files, {}),
+)

@@ -71,6 +71,11 @@ class Material:
             return f"there {few}; learning from some and judging others needs at least {FEWEST_TO_LEARN}"
         return None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the caller asked, as keyword arguments."""
+        return {"of": self.of, "bins": self.bins, "level": self.level, "seed": self.seed}
+
 
 class Findings(NamedTuple):
     """The report's fields that a section fills, and by name what it left out and why."""
@@ -98,3 +103,13 @@ class Section:
     files: Callable[["AuditReport"], Mapping[str, bytes]] = lambda report: {}
     asked: Callable[[Material], bool] = lambda material: True
     check: Callable[[Material], None] = lambda material: None
+
+
+def if_found(field: str, show: Callable[..., T], otherwise: T) -> Callable[..., T]:
+    """`show(finding, report, …)` where the audit filled this field of the report, else `otherwise`."""
+
+    def shown(report: "AuditReport", *pictures: Sequence[Picture]) -> T:
+        finding = getattr(report, field)
+        return otherwise if finding is None else show(finding, report, *pictures)
+
+    return shown

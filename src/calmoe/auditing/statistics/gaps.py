@@ -1,4 +1,4 @@
-"""The rest of the ECE family with intervals: sums of |gap| over overlapping cells, and an integral of |gap|.
+"""The class-wise, the experts' and the smooth ECE with intervals: gaps of cells that overlap.
 
 The class-wise ECE and the experts' average ECE are sums of |E[v 1_cell]| where a row lies in several cells,
 one a class or one an expert; the smooth ECE is an integral of |E[D K_σ(t, f)]|. `total_gap` estimates all of

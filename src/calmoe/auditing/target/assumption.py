@@ -1,4 +1,4 @@
-"""Is E[Y | S] the same on the target? A test on labelled target rows, even few.
+"""Test whether E[Y | S] is the same on the target, as every prediction assumes; a few labelled rows do.
 
 If it is, residuals Y − m(S) have the same weighted mean along every direction g(S), on target rows and on
 source rows weighted by a(S): E_target[g (Y − m)] = E_source[a g (Y − m)], whatever the learned m lacks. The

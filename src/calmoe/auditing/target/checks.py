@@ -1,4 +1,4 @@
-"""Whether two files can be predictions of one mixture on different rows."""
+"""Check that a source and a target can be compared: one mixture, different rows, enough of them."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""What the labelled source says about an unlabelled target, if E[Y | S] is the same in both.
+"""Predict how a mixture does on an unlabelled target from a labelled source, if E[Y | S] is the same.
 
 All means over the target are doubly robust (`cross_fit`): a mean over target rows of what the source taught,
 corrected by source labels under the weights of `density`.
