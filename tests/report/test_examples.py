@@ -6,7 +6,7 @@ import torch
 
 from calmoe.errors import InputError
 from calmoe.render.drawing import FULL
-from calmoe.report.domains import domain_examples
+from calmoe.report.domain_figure import domain_examples
 from calmoe.report.examples import examples, examples_figure
 
 NAMES = ["ant", "bee", "cow", "dog", "elk", "fox"]

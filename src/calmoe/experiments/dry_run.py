@@ -26,7 +26,7 @@ def unshared_epochs(nodes: Sequence[Node]) -> int:
     return sum(node.stage.end for node in nodes if node.method)
 
 
-def draw(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
+def draw_plan(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
     """The plan, with what sharing saves and what is left to do."""
     remaining = to_do(nodes, done)
     left = sum(node.epochs for node in remaining)
@@ -77,4 +77,4 @@ def show_plan(
         opened = Run(folder, joined(out, folder.record(), record))
     title = f"{spec.name}, {many(len(spec.methods), 'method')} x {many(len(spec.seeds), 'seed')}"
     title += f" x {many(len(sweep.values), 'value')} of {sweep.setting}" if sweep else ""
-    console.print(draw(opened.nodes_for(spec, sweep), opened.done, visible(title)))
+    console.print(draw_plan(opened.nodes_for(spec, sweep), opened.done, visible(title)))

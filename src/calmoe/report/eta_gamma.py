@@ -19,12 +19,12 @@ from calmoe.report.sweeps import (
     by_value,
     draw_values,
     label_values,
-    narrowed,
     seeds_at_values,
     setting_of,
     sweep_section,
     value_entry,
     values_text,
+    without_empty,
 )
 from calmoe.report.tables import METHOD, SEEDS, method_entry
 
@@ -119,7 +119,7 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
         ),
         tuple(tuple(row(method, eta, tilt) for eta, tilt in by.items()) for method, by in tilts.items()),
     )
-    return narrowed(grid, list(tilts), () if beside else ("Paper", "Difference"))
+    return without_empty(grid, list(tilts), () if beside else ("Paper", "Difference"))
 
 
 @rc_context(STYLE)

@@ -8,9 +8,8 @@ from calmoe.experiments.environment import portable
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import dotted
 from calmoe.methods import method_title
-from calmoe.render.grid import Entry, Heading, label
+from calmoe.render.grid import Entry, Grid, Heading, label
 from calmoe.render.page import Code, Fact
-from calmoe.report import Grid
 from calmoe.report.sources import Source
 
 

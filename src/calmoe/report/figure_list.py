@@ -6,12 +6,12 @@ To add a figure, write its function and its card in one of these files; a new fi
 from collections.abc import Iterable, Sequence
 
 from calmoe.report import (
-    confidence,
-    domains,
+    confidence_figures,
+    domain_figure,
     eta_gamma,
     examples,
     frontier,
-    groups,
+    group_figures,
     inside_mixture,
     targets_figures,
 )
@@ -28,12 +28,12 @@ def run_figures(swept: Iterable[str] = ()) -> list[FigureCard[RunNumbers]]:
     ['domains', 'sweep_eta', 'eta_gamma']
     """
     cards = [
-        *confidence.CARDS,
-        *groups.CARDS,
+        *confidence_figures.CARDS,
+        *group_figures.CARDS,
         *frontier.CARDS,
         *inside_mixture.CARDS,
         examples.CARD,
-        domains.CARD,
+        domain_figure.CARD,
     ]
     for setting in swept:
         cards += [sweep_card(setting), *([eta_gamma.CARD] if setting == "eta" else [])]

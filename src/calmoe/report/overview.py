@@ -9,9 +9,9 @@ from calmoe.data import DATASETS
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import RunSpec
 from calmoe.ownership import OWNER
+from calmoe.render.grid import Grid
 from calmoe.render.page import Page, Picture, Section, footer
 from calmoe.render.wording import listed, many
-from calmoe.report import Grid
 from calmoe.report.columns import columns_in
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves

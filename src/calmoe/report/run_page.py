@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from calmoe.data import DATASETS
+from calmoe.render.grid import Grid
 from calmoe.render.page import Page, Picture, Point, Section, footer
 from calmoe.render.wording import many
-from calmoe.report import Grid
 from calmoe.report.facts import run_facts
 from calmoe.report.figure_list import run_figures
 from calmoe.report.page_sections import page_sections

@@ -112,7 +112,7 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
             for method, values in swept.items()
         ),
     )
-    return narrowed(with_values, list(swept))
+    return without_empty(with_values, list(swept))
 
 
 def sweep_in_words(
@@ -147,7 +147,7 @@ def sweep_in_words(
     )
 
 
-def narrowed(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
+def without_empty(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
     """The grid without the columns titled `empty`; a single method moves from its column to the caption."""
     alone = method_title(methods[0]) if len(methods) == 1 else ""
     drop = (*empty, *([METHOD.title] if alone else []))

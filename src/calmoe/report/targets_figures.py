@@ -21,7 +21,12 @@ from calmoe.render.drawing import (
 )
 from calmoe.render.wording import count_range, listed
 from calmoe.report.columns import column_title, columns_in
-from calmoe.report.confidence import BINS_CAPTION, reliability_axes, reliability_entries, reliability_panel
+from calmoe.report.confidence_figures import (
+    BINS_CAPTION,
+    reliability_axes,
+    reliability_entries,
+    reliability_panel,
+)
 from calmoe.report.curves import ECES, VIEWS, Curves
 from calmoe.report.curves_over_seeds import by_method, mean_text
 from calmoe.report.figure_cards import FigureCard, TargetNumbers, has_curves

@@ -78,7 +78,7 @@ def levels(confidence: np.ndarray, bins: int, kind: Kind = "indicator") -> np.nd
     return np.maximum(1 - np.abs(confidence[:, None] * bins - np.arange(bins + 1)), 0.0)
 
 
-def check_size(experts: int, bins: int) -> None:
+def check_number(experts: int, bins: int) -> None:
     """Refuse more auditors than a machine can hold, before the work begins."""
     if experts * bins > MOST_AUDITORS:
         raise InputError(
@@ -97,7 +97,7 @@ def auditors(
 ) -> Auditors:
     """All moments of one kind; the critical value is the quantile of the largest |z| in their joint law."""
     experts, n = configurations.num_experts, len(configurations)
-    check_size(experts, bins)
+    check_number(experts, bins)
     nodes = (np.arange(bins) + 0.5) / bins if kind == "indicator" else np.arange(bins + 1) / bins
     means = _means(configurations, kind, bins, experts * len(nodes))
     covariance = (means.products - np.outer(means.moments, means.moments)) / n
@@ -285,7 +285,7 @@ def _largest_table(auditors: Auditors, mixed: bool) -> Grid:
 
 
 def _check(material: Material) -> None:
-    check_size(material.predictions.num_experts, material.bins)
+    check_number(material.predictions.num_experts, material.bins)
 
 
 def _compute(material: Material, inside: Inside) -> Findings:

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.splits import FEWER, one_p_value, seeds
-from calmoe.auditing.target.cross_fit import learn
+from calmoe.auditing.target.cross_fit import cross_fitted
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.defaults import LEVEL
 
@@ -100,6 +100,6 @@ def over_splits(
     p_values, features, asked = [first.p_value], here.features(), labelled.features()
     for split_seed in seeds(seed, FEWER)[1:]:
         ratio = density_ratio(here, there, level=level, seed=split_seed)
-        learned = learn(features, asked, here.residual, ratio.fold, split_seed)
+        learned = cross_fitted(features, asked, here.residual, ratio.fold, split_seed)
         p_values.append(plausibility(labelled, learned.by_fold, here, learned.source, ratio, level).p_value)
     return replace(first, p_value=one_p_value(p_values), splits=len(p_values))

@@ -24,7 +24,7 @@ from calmoe.defaults import LEVEL
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learned:
+class CrossFitted:
     """μ(S) − E_f[Z] of a value Z: for source rows by the model of the other folds, for target rows by all."""
 
     source: np.ndarray  # [n]
@@ -36,9 +36,9 @@ class Learned:
         return self.by_fold.mean(axis=0)
 
 
-def learn(
+def cross_fitted(
     source: np.ndarray, target: np.ndarray, values: np.ndarray, fold: np.ndarray, seed: int = 0
-) -> Learned:
+) -> CrossFitted:
     """Gradient boosting of the values [n] on the source's features [n, F], fold by fold."""
     expected, answers = np.empty(len(values)), np.empty((FOLDS, len(target)))
     for k in range(FOLDS):
@@ -50,13 +50,13 @@ def learn(
             model.fit(source[others], values[others])
             expected[fold == k] = model.predict(source[fold == k])
             answers[k] = model.predict(target)
-    return Learned(source=expected, by_fold=answers)
+    return CrossFitted(source=expected, by_fold=answers)
 
 
 def predicted_mean(
     surplus: np.ndarray,
     known: np.ndarray,
-    learned: Learned,
+    learned: CrossFitted,
     weights: np.ndarray,
     level: float = LEVEL,
     *,
