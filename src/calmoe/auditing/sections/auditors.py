@@ -1,4 +1,4 @@
-"""Auditors: the moments E[r_k φ(f) (Y − f)], expert by expert and level by level (multiaccuracy).
+"""The audit's section on auditors: the moments E[r_k φ(f) (Y − f)], by expert and level (multiaccuracy).
 
 φ are the indicators of equal-width bins, or hats: piecewise linear, 1 at one node j/B and 0 at the others.
 Both add up to 1 at every f, so that all moments of a kind together sum to E[Y − f].

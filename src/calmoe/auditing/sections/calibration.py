@@ -1,4 +1,4 @@
-"""Calibration of the aggregate and of each expert, and the balance that ties them together.
+"""The audit's section on calibration: of the aggregate, of each expert, and the balance between them.
 
 The audit judges expert k by the class that the expert itself predicts, on its routing-weighted view
 dQ_k ∝ r_k dP and on the rows where it leads. If all experts are calibrated on their views, the mixture has

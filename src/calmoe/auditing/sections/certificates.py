@@ -1,8 +1,9 @@
-"""Certificates: what no reweighting within a KL radius can exceed (the paper's value-level bound).
+"""The audit's section on certificates: what no reweighting within a KL radius can exceed.
 
-For every density a with KL(a) ≤ ε and every η > 0: E_a[L] ≤ (log E[e^{ηL}] + ε) / η, entropic risk plus ε/η.
-Minimised over η this is exactly the largest E_a[L] over all reweightings of rows, labels included, so that it
-also covers those of configurations. Three losses say something about the ECE under a, Σ_b |E_a[D 1_b]|:
+This is the paper's value-level bound. For every density a with KL(a) ≤ ε and every η > 0: E_a[L] ≤ (log
+E[e^{ηL}] + ε) / η, entropic risk plus ε/η. Minimised over η this is exactly the largest E_a[L] over all
+reweightings of rows, labels included, so that it also covers those of configurations. Three losses say
+something about the ECE under a, Σ_b |E_a[D 1_b]|:
 
 - the squared residual D² (the paper's): ECE_a ≤ E_a|D| ≤ √E_a[D²];
 - the cross-entropy, which is never below D²: again the root. It has no bound, so neither has its population;

@@ -1,5 +1,6 @@
-"""Fragility: the worst calibration error over reweightings of the configurations within a KL radius.
+"""The audit's section on fragility: the worst calibration error that a reweighting can force.
 
+Within a KL radius ε of the configurations as they are:
 F(ε) = sup { Σ_b |E[a(S) (m(S) − f) 1_b]| : E[a] = 1, KL(a) ≤ ε } = max over signs s of sup E[a s_b (m − f)],
 and for given signs the best a is the exponential tilt of s_b (m − f). An adversary chooses its signs on
 earlier rows, tilts the judged rows by what it learned from earlier rows (`statistics.sequential`), and is

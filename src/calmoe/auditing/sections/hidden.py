@@ -1,6 +1,6 @@
-"""Hidden miscalibration: what cancels between configurations, so that no ECE sees it.
+"""The audit's section on hidden miscalibration: what cancels between configurations, unseen by any ECE.
 
-It sets E|m(S) − f| against the level-set error, which is all that an ECE sees.
+E|m(S) − f| is set against the level-set error, which is all that an ECE sees.
 sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g learned on other
 rows, is an honest lower bound: it errs on the low side only, by what g has not learned. Several random splits
 choose the other rows; `statistics.splits` makes one answer out of all.

@@ -1,4 +1,4 @@
-"""Reliability: how often rows of a confidence come true, overall and in the groups that the file names."""
+"""The audit's section on reliability: how often rows of a confidence come true, overall and by group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

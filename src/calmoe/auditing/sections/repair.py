@@ -1,8 +1,9 @@
-"""What a repair would gain: `RoutingRecalibration` against the plain temperature, on rows new to both.
+"""The audit's section on repair: what one by routing gains over a temperature, on rows new to both.
 
-Rows come in the blocks of `statistics.sequential`: a temperature and a repair, both fitted on earlier rows,
-answer each later block. The witness of the miscalibration that remains learns in the same order, from blocks
-already answered: no model judges a row that it saw, or that came before a row it saw.
+The repair is `RoutingRecalibration`. Rows come in the blocks of `statistics.sequential`: a temperature and a
+repair, both fitted on earlier rows, answer each later block. The witness of the miscalibration that remains
+learns in the same order, from blocks already answered: no model judges a row that it saw, or that came before
+a row it saw.
 """
 
 import warnings

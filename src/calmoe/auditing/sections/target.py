@@ -1,4 +1,4 @@
-"""A target that may lack labels: what the source says about it, and a test of the assumption behind."""
+"""The audit's section on a target: what the source says about it, and a test of the assumption behind."""
 
 from collections.abc import Sequence
 from functools import partial
