@@ -1,7 +1,7 @@
 import pytest
 
+from calmoe.report.rows_over_targets import MEAN, paired_by_target
 from calmoe.report.targets_summary import AskedTargets, Verdict, targets_in_words, verdicts
-from calmoe.report.targets_tables import MEAN, paired_by_target
 from says import says
 
 TITLES = {"photo": "Photo", "sketch": "Sketch"}

@@ -21,18 +21,12 @@ from calmoe.report.figure_list import TARGET_FIGURES
 from calmoe.report.page_sections import page_sections
 from calmoe.report.published import target_titles
 from calmoe.report.reproduction import commands
+from calmoe.report.rows_over_targets import MEAN, compare_by_target, paired_by_target
 from calmoe.report.sections import TARGET_SECTIONS
 from calmoe.report.sources import Rows, Source, Sources, united, validation_rows
 from calmoe.report.tables import paired_table
 from calmoe.report.targets_summary import AskedTargets, targets_in_words
-from calmoe.report.targets_tables import (
-    MEAN,
-    compare_by_target,
-    paired_by_target,
-    targets_comparison_table,
-    targets_paired_table,
-    targets_table,
-)
+from calmoe.report.targets_tables import targets_comparison_table, targets_paired_table, targets_table
 from calmoe.report.titles import changes
 
 OWN_FILES = {
