@@ -282,19 +282,6 @@ def setting_text(value: Any) -> str:
     return value if isinstance(value, str) and _parse(value) == value else json.dumps(value)
 
 
-def _parse(text: str) -> Any:
-    """A TOML value; anything else is a bare word."""
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):  # no TOML, thousands of digits, or lists in lists without end
-        return text
-    return parsed["value"] if set(parsed) == {"value"} else text
-
-
-def _shown(value: Any) -> str:
-    return shown(list(value) if isinstance(value, tuple) else value)
-
-
 def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
     """Tables within the table by dotted names.
 
@@ -308,3 +295,16 @@ def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
+
+
+def _parse(text: str) -> Any:
+    """A TOML value; anything else is a bare word."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):  # no TOML, thousands of digits, or lists in lists without end
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text
+
+
+def _shown(value: Any) -> str:
+    return shown(list(value) if isinstance(value, tuple) else value)

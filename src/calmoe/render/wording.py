@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
+FIRST = 5  # names that a long list keeps
+
 
 def listed(items: Sequence[object]) -> str:
     """
@@ -51,9 +53,6 @@ def shortest(value: float) -> str:
     """
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
-
-
-FIRST = 5  # names that a long list keeps
 
 
 def shortened(names: Sequence[str]) -> list[str]:

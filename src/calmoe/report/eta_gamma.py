@@ -22,9 +22,9 @@ from calmoe.report.sweeps import (
     seeds_at_values,
     setting_of,
     sweep_section,
+    trimmed,
     value_entry,
     values_text,
-    without_empty,
 )
 from calmoe.report.tables import METHOD, SEEDS, method_entry
 
@@ -119,7 +119,7 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
         ),
         tuple(tuple(row(method, eta, tilt) for eta, tilt in by.items()) for method, by in tilts.items()),
     )
-    return without_empty(grid, list(tilts), () if beside else ("Paper", "Difference"))
+    return trimmed(grid, list(tilts), () if beside else ("Paper", "Difference"))
 
 
 @rc_context(STYLE)

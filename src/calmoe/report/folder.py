@@ -29,6 +29,24 @@ FILES = re.compile(
 KEYS = {"sources.json": {"spec", "fingerprint"}, "curves.json": {"dataset", "protocol", "seed", "method"}}
 
 
+def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
+    """Folders that an older report on targets wrote in `to`, but for those that are written `now`.
+
+    The command names them and removes nothing: whoever keeps notes beside a page keeps them.
+    """
+    older = []
+    for sources in to.glob("*/sources.json"):
+        folder = sources.parent
+        try:
+            target = read_document(sources)[0]["spec"]["target"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)
+        if own and folder.name not in now and (folder / "report.html").is_file():
+            older.append(folder.name)
+    return sorted(older)
+
+
 def _unmarked(folder: Path) -> set[str]:
     """The files of a report by a calmoe that left no marks; none where nothing is surely its own."""
     own = any(_is_own(folder / name, keys) for name, keys in KEYS.items())
@@ -46,21 +64,3 @@ def _is_own(path: Path, keys: set[str]) -> bool:
 
 
 REPORT = Kind("report", "--to", _unmarked)
-
-
-def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
-    """Folders that an older report on targets wrote in `to`, but for those that are written `now`.
-
-    The command names them and removes nothing: whoever keeps notes beside a page keeps them.
-    """
-    older = []
-    for sources in to.glob("*/sources.json"):
-        folder = sources.parent
-        try:
-            target = read_document(sources)[0]["spec"]["target"]
-        except (OSError, ValueError, LookupError, TypeError):
-            continue
-        own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)
-        if own and folder.name not in now and (folder / "report.html").is_file():
-            older.append(folder.name)
-    return sorted(older)

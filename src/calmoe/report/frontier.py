@@ -87,6 +87,21 @@ def frontier(curves: Sequence[Curves]) -> Drawn:
     )
 
 
+def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The lowest hard ECE of any temperature whose ECE is within each budget; NaN where none is.
+
+    `swept` is `curves(...)["frontier"]`; between its temperatures both errors are taken as linear.
+
+    >>> reachable({"ece": [0.1, 0.0, 0.2], "hard_ece": [0.3, 0.2, 0.1]}, [0.1, 0.2]).round(3)
+    array([0.15, 0.1 ])
+    """
+    known = np.arange(len(swept["ece"]))
+    fine = np.linspace(0, known[-1], 50 * known[-1] + 1)
+    total, hard = (np.interp(fine, known, swept[name]) for name in ("ece", "hard_ece"))
+    within = np.where(total <= np.asarray(budgets)[:, None] + 1e-12, hard, np.inf).min(axis=1)
+    return np.where(np.isfinite(within), within, np.nan)
+
+
 def _method_text(seeds: list[Curves], chosen: np.ndarray) -> str:
     within = np.array([reachable(c["frontier"], BUDGETS_IN_WORDS) for c in seeds])
     at_chosen, below = (" and ".join(map(mean_text, values.T)) for values in (chosen, within))
@@ -139,18 +154,3 @@ def _caption(numbers: RunNumbers) -> str:
 
 
 CARDS = (curves_card("frontier", FRONTIER, frontier, _caption),)
-
-
-def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The lowest hard ECE of any temperature whose ECE is within each budget; NaN where none is.
-
-    `swept` is `curves(...)["frontier"]`; between its temperatures both errors are taken as linear.
-
-    >>> reachable({"ece": [0.1, 0.0, 0.2], "hard_ece": [0.3, 0.2, 0.1]}, [0.1, 0.2]).round(3)
-    array([0.15, 0.1 ])
-    """
-    known = np.arange(len(swept["ece"]))
-    fine = np.linspace(0, known[-1], 50 * known[-1] + 1)
-    total, hard = (np.interp(fine, known, swept[name]) for name in ("ece", "hard_ece"))
-    within = np.where(total <= np.asarray(budgets)[:, None] + 1e-12, hard, np.inf).min(axis=1)
-    return np.where(np.isfinite(within), within, np.nan)

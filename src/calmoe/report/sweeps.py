@@ -1,4 +1,4 @@
-"""A sweep of one setting: the paper's two panels, their table, and sentences about them.
+"""The sweep of one setting on a page: its figure (the paper's two panels), its table, its sentences.
 
 The rows of a sweep are those of a run with the swept `setting`, its `value` and the `batch` size, which is
 the number of rows where the data have fewer. Where the objective tilts, they also have the mean `perplexity`
@@ -112,7 +112,7 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
             for method, values in swept.items()
         ),
     )
-    return without_empty(with_values, list(swept))
+    return trimmed(with_values, list(swept))
 
 
 def sweep_in_words(
@@ -147,7 +147,7 @@ def sweep_in_words(
     )
 
 
-def without_empty(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
+def trimmed(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
     """The grid without the columns titled `empty`; a single method moves from its column to the caption."""
     alone = method_title(methods[0]) if len(methods) == 1 else ""
     drop = (*empty, *([METHOD.title] if alone else []))

@@ -7,6 +7,7 @@ from calmoe.calibration.temperature_solvers import FITTED
 from calmoe.render.wording import many, shortest
 from calmoe.report.rows_over_seeds import Row, Rows
 
+NAMED = 5  # rows that a note names
 WHY = {
     "separable": "the validation rows are separable (every label already has the highest probability), so no "
     "temperature is optimal and T stays 1: +TS is the raw value there",
@@ -63,9 +64,6 @@ def _models(n: int, total: int) -> str:
     if n < total:
         return f"{n} of {total} models"
     return f"all {total} models" if total > 1 else "the one model"
-
-
-NAMED = 5  # rows that a note names
 
 
 def temperature_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
