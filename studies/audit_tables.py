@@ -8,7 +8,8 @@ import numpy as np
 import typer
 
 from calmoe.methods import method_title
-from calmoe.render.grid import Entry, Grid, Heading, decimal, label, number, signed
+from calmoe.render.grid import Entry, Grid, Heading, label, number, signed
+from calmoe.render.wording import decimal
 from studies.rows import read_lines, span
 
 KINDS = {"raw": "as trained", "scaled": "after a temperature"}

@@ -15,10 +15,11 @@ from calmoe.methods import card, in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, label, number
 from calmoe.render.wording import shortest
 from calmoe.report import compare, is_published
-from calmoe.report.curves import read_curves
+from calmoe.report.curves_file import read_curves
+from calmoe.report.rows_over_seeds import Row, Rows
+from calmoe.report.rows_over_targets import mean_over_targets
 from calmoe.report.sweeps import setting_title
-from calmoe.report.tables import Row, Rows, column_title, method_entry
-from calmoe.report.targets import mean_over_targets
+from calmoe.report.tables import column_title, method_entry
 from calmoe.validation import parse_json
 from studies.curve_claims import curve_claims
 from studies.rows import Difference, Values, differences_table, less, read_results, values

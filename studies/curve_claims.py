@@ -8,7 +8,8 @@ from typing import Any
 from calmoe.methods import in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, count, label, number
 from calmoe.render.wording import shortest
-from calmoe.report.curves import Curves, reachable
+from calmoe.report.curves import Curves
+from calmoe.report.frontier import reachable
 from calmoe.report.tables import method_entry
 from studies.rows import Values, differences_table, less, listed
 

@@ -10,7 +10,7 @@ import typer
 from calmoe.errors import InputError
 from calmoe.files import write_whole
 from calmoe.render.drawing import rendered
-from calmoe.report.curves import read_curves
+from calmoe.report.curves_file import read_curves
 from calmoe.report.figure_cards import Captioned, RunNumbers, TargetNumbers, draw_figures
 from calmoe.report.figure_list import TARGET_FIGURES, run_figures
 from calmoe.report.published import target_titles

@@ -14,8 +14,10 @@ from calmoe.experiments.checked_files import parse_rows, read_results_file
 from calmoe.files import write_whole
 from calmoe.methods import method_title
 from calmoe.metrics import Interval, paired_difference
-from calmoe.render.grid import Entry, Grid, Heading, count, decimal, interval, label, signed
-from calmoe.report.tables import Rows, column_title
+from calmoe.render.grid import Entry, Grid, Heading, count, interval, label, signed
+from calmoe.render.wording import decimal
+from calmoe.report.rows_over_seeds import Rows
+from calmoe.report.tables import column_title
 from calmoe.validation import parse_json
 
 Values = dict[int, float]  # by seed

@@ -12,10 +12,9 @@ import typer
 
 from calmoe.data import load_dataset
 from calmoe.errors import InputError, check_known
-from calmoe.experiments.environment import describe
+from calmoe.experiments.environment import describe, portable
 from calmoe.experiments.evaluation import evaluate
-from calmoe.experiments.record import portable
-from calmoe.experiments.runner import pick_device
+from calmoe.experiments.preparation import pick_device
 from calmoe.experiments.spec import load_preset, parse_seeds
 from calmoe.methods import METHODS
 from calmoe.metrics import accuracy

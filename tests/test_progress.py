@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.progress import TimeElapsedColumn
 
-from calmoe.progress import progress_bar
+from calmoe.progress_bar import progress_bar
 
 
 @pytest.mark.parametrize("terminal", [True, False])

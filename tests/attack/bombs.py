@@ -18,7 +18,7 @@ from attack.running import Target
 from attack.running import attack as run_attack
 from calmoe.data.safe_pickle import read_plain
 from calmoe.predictions import Predictions
-from calmoe.report.curves import read_curves
+from calmoe.report.curves_file import read_curves
 
 CHUNK = 1 << 26
 CHUNKS = 20  # 1.3 GB

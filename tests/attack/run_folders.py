@@ -23,8 +23,8 @@ from calmoe.experiments.run import Run
 from calmoe.experiments.sealing import MARK, read_sealed, seal, write_sealed
 from calmoe.experiments.store import RESULTS, SPEC
 from calmoe.predictions import Predictions
-from calmoe.report import curves, targets_page, write
-from calmoe.report.curves import read_curves
+from calmoe.report import curves, write
+from calmoe.report.curves_file import read_curves
 from calmoe.report.sources import run_curves
 
 SMALL = [f"--set={setting}" for setting in ("epochs=2", "warmup=1", "hidden=[4]", "experts=2")]
@@ -113,7 +113,7 @@ def _write(files: Files, folder: Path) -> Path:
 def without_figures() -> None:
     """Reports in milliseconds: drawing takes seconds, and tells nothing of reading."""
     write.figures = lambda *_, **__: ({}, {}, {})
-    targets_page.overview_figures = lambda *_, **__: ({}, {})
+    write.overview_figures = lambda *_, **__: ({}, {})
     curves.TEMPERATURES = np.array([0.5, 1.0, 2.0])
 
 

@@ -20,9 +20,10 @@ from calmoe import ownership
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import export as export_room
+from calmoe.experiments.dry_run import show_plan
 from calmoe.experiments.export import export
 from calmoe.experiments.run import Run
-from calmoe.experiments.runner import run, show_plan
+from calmoe.experiments.runner import run
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
@@ -459,7 +460,9 @@ def test_nothing_is_no_folder(arguments, tmp_path, monkeypatch):
 
 
 def test_an_out_that_is_not_utf8_is_refused_before_training(spec, tmp_path, monkeypatch):
-    monkeypatch.setattr("calmoe.experiments.runner.load_dataset", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(
+        "calmoe.experiments.preparation.load_dataset", lambda *_: pytest.fail("data were read")
+    )
     for start in (run, show_plan):
         with pytest.raises(InputError, match=r"caf\\xe9 is no UTF-8"):
             start(spec, tmp_path / os.fsdecode(b"caf\xe9"))

@@ -18,10 +18,12 @@ from calmoe.auditing import audit
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.escaping import latex, markdown, spreadsheet, visible
-from calmoe.experiments import runner
+from calmoe.experiments.dry_run import show_plan
+from calmoe.experiments.runner import run
 from calmoe.experiments.spec import MOST_SEEDS, load_preset, parse_seeds, with_settings
 from calmoe.experiments.sweep import MOST_VALUES, Sweep, parse_values
 from calmoe.predictions import Predictions
+from calmoe.render.console import say_notes
 from calmoe.render.grid import Grid, Heading, estimate, label, signed
 from calmoe.training import check_model
 from calmoe.training.trainer import MOST_PARAMETERS
@@ -116,7 +118,7 @@ def test_too_many_values_and_too_many_models_are_refused(tmp_path):
         parse_values("eta", ",".join(map(str, range(MOST_VALUES + 1))), epochs=50)
     spec = with_settings(load_preset("digits"), [f"seeds={list(range(200))}"])
     many = Sweep("eta", tuple(range(MOST_VALUES)))
-    for ask in (runner.run, runner.show_plan):
+    for ask in (run, show_plan):
         with pytest.raises(InputError, match="models"):
             ask(spec, tmp_path / "run", sweep=many)
     assert not (tmp_path / "run").exists()
@@ -176,7 +178,7 @@ def printed(show):
 
 
 def test_notes_are_printed_as_they_are(tmp_path):
-    shown = printed(lambda console: runner.say_notes(["[red]x[/red] :bomb: \x1b[2J a\nb"], console))
+    shown = printed(lambda console: say_notes(["[red]x[/red] :bomb: \x1b[2J a\nb"], console))
     assert shown == "note: [red]x[/red] :bomb: \\x1b[2J a\\nb\n"
 
 

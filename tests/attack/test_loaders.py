@@ -33,7 +33,8 @@ from calmoe.experiments.checked_files import check_sessions, parse_rows, read_hi
 from calmoe.experiments.record import parse_record
 from calmoe.experiments.sealing import read_sealed, seal, write_sealed
 from calmoe.mixture import MixtureClassifier, MixtureHead, combine
-from calmoe.report.curves import curves, curves_file, read_curves
+from calmoe.report.curves import curves
+from calmoe.report.curves_file import curves_file, read_curves
 from calmoe.text_encoders import load_tokenizer
 from calmoe.training import latest_state
 from calmoe.training.checkpoints import TrainingState, save_state

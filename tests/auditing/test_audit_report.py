@@ -18,8 +18,8 @@ import calmoe
 from calmoe import worlds
 from calmoe.auditing.audit_report import SECTIONS, AuditReport, _checked
 from calmoe.auditing.presentation.figures import Figure
-from calmoe.auditing.progress import Steps
 from calmoe.auditing.sections.section import Findings, PageSection, Section
+from calmoe.auditing.steps import Steps
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import ece

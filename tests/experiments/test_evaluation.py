@@ -11,7 +11,7 @@ from calmoe.metrics import accuracy, adaptive_ece, brier_score, ece, nll, smooth
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.report import main_table, summarise
-from calmoe.report.console import temperature_notes
+from calmoe.report.temperatures import temperature_notes
 
 
 def predictions(n=200, groups=True):

@@ -3,7 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from calmoe.experiments.plan import draw, leaves, make_plan, to_do, unshared_epochs
+from calmoe.experiments.dry_run import draw_plan, unshared_epochs
+from calmoe.experiments.plan import leaves, make_plan, to_do
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 
 
@@ -84,7 +85,7 @@ def test_only_what_is_not_done_is_to_do():
 def test_the_drawing_says_what_is_saved_and_what_is_done():
     nodes = plan(seeds=(42, 43))
     console = Console(file=io.StringIO(), width=100)
-    console.print(draw(nodes, {leaves(nodes)["single", 42].key}, "digits"))
+    console.print(draw_plan(nodes, {leaves(nodes)["single", 42].key}, "digits"))
     text = console.file.getvalue()
     assert "digits: 600 epochs become 440; 390 to do in 13 nodes" in text
     assert "seed 42: 300 epochs become 220" in text
@@ -115,5 +116,5 @@ def test_keys_know_the_content_of_pretrained_weights_and_not_their_path():
 
 def test_a_title_is_shown_as_it_is():
     console = Console(file=io.StringIO(), width=100)
-    console.print(draw(plan(seeds=(42,)), set(), "domains-a [bold]x[.bold]"))
+    console.print(draw_plan(plan(seeds=(42,)), set(), "domains-a [bold]x[.bold]"))
     assert "domains-a [bold]x[.bold]: " in console.file.getvalue()

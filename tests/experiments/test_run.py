@@ -16,7 +16,7 @@ from calmoe import Predictions
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import record as record_module
-from calmoe.experiments.added import add_predictions
+from calmoe.experiments.added_predictions import add_predictions
 from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run
 from calmoe.experiments.sealing import write_sealed

@@ -16,15 +16,16 @@ from rich.console import Console
 
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
-from calmoe.experiments import environment, progress, runner
+from calmoe.experiments import environment, preparation, runner, watcher
+from calmoe.experiments.dry_run import show_plan
 from calmoe.experiments.plan import leaves
 from calmoe.experiments.run import Run
-from calmoe.experiments.runner import run, show_plan
+from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.files import write_whole
 from calmoe.methods import METHODS
-from calmoe.report.console import show_results
+from calmoe.report.terminal import show_results
 from calmoe.training import Diverged, Stage, Trainer
 from forked import server
 from second_process import command
@@ -105,7 +106,7 @@ def test_what_differs_is_told_in_words_not_digests(finished, tiny, quiet, monkey
     assert "(protocol is 'corrected' there, 'published' here): give" in str(refusal.value)
     digits = load_dataset("digits")
     fewer = replace(digits, train=digits.train.take(range(100)))
-    monkeypatch.setattr(runner, "load_dataset", lambda *_: fewer)
+    monkeypatch.setattr(preparation, "load_dataset", lambda *_: fewer)
     with pytest.raises(InputError) as refusal:
         run(tiny, finished, console=quiet)
     said = "(the data differ: other images or texts than those this folder was trained on): give another"
@@ -141,7 +142,7 @@ def test_the_published_protocol_has_its_own_rows(tiny, quiet, tmp_path):
 
 def test_only_report_needs_predictions_alone(finished, reference, tiny, quiet, monkeypatch):
     (finished / "results.jsonl").unlink()
-    monkeypatch.setattr(runner, "load_dataset", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(preparation, "load_dataset", lambda *_: pytest.fail("data were read"))
     run(tiny, finished, only_report=True, console=quiet)
     assert contents(finished) == contents(reference)
 
@@ -170,7 +171,7 @@ def test_a_dry_run_writes_nothing(tiny, finished, tmp_path):
 def test_a_dry_run_compares_the_data_too(tiny, finished, quiet, monkeypatch):
     digits = load_dataset("digits")
     fewer = replace(digits, train=digits.train.take(range(100)))
-    monkeypatch.setattr(runner, "load_dataset", lambda *_: fewer)
+    monkeypatch.setattr(preparation, "load_dataset", lambda *_: fewer)
     before = (finished / "spec.json").read_bytes()
     with pytest.raises(InputError, match="the data differ"):
         show_plan(tiny, finished, console=quiet)
@@ -256,8 +257,8 @@ def test_a_time_limit_counts_the_loading_of_data(tiny, quiet, tmp_path, monkeypa
         clock[0] += 60
         return genuine(*arguments, **options)
 
-    monkeypatch.setattr(runner, "load_dataset", slow_load)
-    for module in (runner, progress):
+    monkeypatch.setattr(preparation, "load_dataset", slow_load)
+    for module in (runner, watcher):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     assert run(tiny, tmp_path / "short", time_limit=59, console=quiet).exit_code == 3
     assert run(tiny, tmp_path / "long", time_limit=61, console=quiet).exit_code == 0
@@ -449,7 +450,7 @@ def test_a_full_disk_leaves_a_run_that_goes_on(reference, tiny, quiet, tmp_path,
 
 
 def test_a_folder_of_another_trainer_is_reported_and_not_added_to(finished, tiny, quiet, monkeypatch):
-    monkeypatch.setattr(runner, "TRAINING_VERSION", 99)
+    monkeypatch.setattr(preparation, "TRAINING_VERSION", 99)
     assert len(run(tiny, finished, only_report=True, console=quiet).rows) == len(tiny.methods)
     with pytest.raises(InputError, match="training_version is 2 there, 99 here"):
         run(tiny, finished, console=quiet)

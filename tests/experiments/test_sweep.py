@@ -4,22 +4,24 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from calmoe.report.console import show_results
 from rich.console import Console
 from typer.testing import CliRunner
 
 from calmoe.commands import app
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
-from calmoe.experiments.plan import leaves, make_plan, merge, to_do, unshared_epochs
+from calmoe.experiments.dry_run import show_plan, unshared_epochs
+from calmoe.experiments.plan import leaves, make_plan, merge, to_do
 from calmoe.experiments.run import Run
-from calmoe.experiments.runner import run, show_plan
+from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep, parse_values
 from calmoe.methods import METHODS
-from calmoe.report.console import show_results
 from calmoe.report.eta_gamma import eta_gamma
 from calmoe.report.sources import read_targets
+from calmoe.report.terminal import show_results
 from calmoe.report.write import tables
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics

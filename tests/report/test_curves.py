@@ -10,7 +10,9 @@ from calmoe.experiments.evaluation import as_method_reads
 from calmoe.metrics import accuracy, ece
 from calmoe.objectives import routing_relevant
 from calmoe.predictions import Predictions
-from calmoe.report.curves import LARGE, curves, curves_file, reachable, read_curves
+from calmoe.report.curves import curves
+from calmoe.report.curves_file import LARGE, curves_file, read_curves
+from calmoe.report.frontier import reachable
 from synthetic_curves import HISTORY, mixture
 
 VALIDATION, TEST = mixture(0), mixture(1)

@@ -6,7 +6,8 @@ import torch
 
 from calmoe.errors import InputError
 from calmoe.render.drawing import FULL
-from calmoe.report.examples import domain_examples, examples, examples_figure
+from calmoe.report.domain_figure import domain_examples
+from calmoe.report.examples import examples, examples_figure
 
 NAMES = ["ant", "bee", "cow", "dog", "elk", "fox"]
 LABELS = np.array([0, 0, 0, 1, 1, 2, 3, 0])

@@ -5,9 +5,10 @@ import pytest
 
 from calmoe.render.page import Picture
 from calmoe.report.examples import examples
-from calmoe.report.figure_cards import RunNumbers, TargetNumbers, draw_figures, page_sections
+from calmoe.report.figure_cards import RunNumbers, TargetNumbers, draw_figures
 from calmoe.report.figure_list import TARGET_FIGURES, figure_names, run_figures
 from calmoe.report.folder import FILES
+from calmoe.report.page_sections import page_sections
 from calmoe.report.sections import RUN_TABLES, TARGET_SECTIONS
 from synthetic_curves import numbers, run
 

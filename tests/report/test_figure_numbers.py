@@ -5,11 +5,11 @@ import pytest
 from matplotlib.collections import PolyCollection
 from scipy import stats
 
-from calmoe.report.confidence import histograms, reliability
+from calmoe.report.confidence_figures import histograms, reliability
+from calmoe.report.curves_over_seeds import by_method
 from calmoe.report.frontier import frontier
-from calmoe.report.groups import groups, levels
+from calmoe.report.group_figures import groups, levels
 from calmoe.report.inside_mixture import routing, tilt
-from calmoe.report.seeds import by_method
 from synthetic_curves import run
 
 

@@ -8,13 +8,13 @@ from scipy import stats
 from calmoe.errors import InputError
 from calmoe.methods import METHODS
 from calmoe.render.drawing import FULL, Drawn, draw_all, new_figure, save
-from calmoe.report.confidence import histograms, reliability
+from calmoe.report.confidence_figures import histograms, reliability
+from calmoe.report.curves_over_seeds import by_method, over_seeds
 from calmoe.report.figure_list import run_figures
 from calmoe.report.frontier import frontier
-from calmoe.report.groups import groups, levels
+from calmoe.report.group_figures import groups, levels
 from calmoe.report.inside_mixture import routing, tilt
 from calmoe.report.looks import looks
-from calmoe.report.seeds import by_method, over_seeds
 from synthetic_curves import draw, run
 
 

@@ -9,7 +9,7 @@ from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed
 from calmoe.experiments.store import read_results
 from calmoe.render.drawing import save
-from calmoe.report.curves import read_curves
+from calmoe.report.curves_file import read_curves
 from calmoe.report.frontier import frontier
 from calmoe.report.sources import run_curves
 from calmoe.report.write import write_report

@@ -1,6 +1,6 @@
 import pytest
 
-from calmoe.report.summary import Asked, in_words
+from calmoe.report.run_summary import Asked, in_words
 from says import says
 
 BASE = {"n": 900, "n_hard": 97, "temperature_status": "optimum"}

@@ -7,16 +7,9 @@ import pytest
 from scipy import stats
 
 from calmoe.render.grid import Grid, Heading, label
+from calmoe.report.rows_over_targets import MEAN, compare_by_target, mean_over_targets, paired_by_target
 from calmoe.report.tables import paired_table
-from calmoe.report.targets import (
-    MEAN,
-    compare_by_target,
-    mean_over_targets,
-    paired_by_target,
-    targets_comparison_table,
-    targets_paired_table,
-    targets_table,
-)
+from calmoe.report.targets_tables import targets_comparison_table, targets_paired_table, targets_table
 
 TITLES = {"photo": "Photo", "sketch": "Sketch"}
 

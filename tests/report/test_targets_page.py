@@ -11,15 +11,15 @@ from calmoe.experiments.run import Run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder
 from calmoe.render.page import Picture
-from calmoe.report import targets_page as overview_room
 from calmoe.report import write
 from calmoe.report.columns import COLUMNS
 from calmoe.report.figure_cards import RunNumbers
 from calmoe.report.figure_list import TARGET_FIGURES, run_figures
-from calmoe.report.run_page import has_hard, run_page
+from calmoe.report.folder import left_over
+from calmoe.report.overview import overview_of, overview_page, overview_tables
+from calmoe.report.run_page import run_page
 from calmoe.report.sections import RESULTS, TARGET_RESULTS
-from calmoe.report.sources import Source, Sources
-from calmoe.report.targets_page import left_over, overview_of, overview_page, overview_tables
+from calmoe.report.sources import Source, Sources, has_hard
 from calmoe.report.titles import run_title
 from calmoe.report.write import Made, tables
 from run_folders import record_of
@@ -242,7 +242,7 @@ def test_a_target_named_as_the_reports_own_files_gets_another_folder():
 def test_every_target_is_written_where_its_link_leads(monkeypatch):
     made = Made({"report.html": b"a whole report"}, [], [], {})
     monkeypatch.setattr(write, "_run_report", lambda sources, data, pdf: made)
-    monkeypatch.setattr(overview_room, "overview_figures", lambda of, curves: ({}, {}))
+    monkeypatch.setattr(write, "overview_figures", lambda of, curves: ({}, {}))
     files = write._overview_report(overview(["tables", "report.html"]), None, False).files
     pages = {name for name in files if name.endswith("/report.html")}
     assert pages == {"target-report.html/report.html", "target-tables/report.html"}

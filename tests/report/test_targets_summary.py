@@ -1,6 +1,6 @@
 import pytest
 
-from calmoe.report.targets import MEAN, paired_by_target
+from calmoe.report.rows_over_targets import MEAN, paired_by_target
 from calmoe.report.targets_summary import AskedTargets, Verdict, targets_in_words, verdicts
 from says import says
 

@@ -16,7 +16,7 @@ from calmoe.experiments.store import read_results
 from calmoe.render.drawing import Drawn, new_figure
 from calmoe.report import write
 from calmoe.report.figure_list import run_figures
-from calmoe.report.run_page import command
+from calmoe.report.reproduction import command
 from calmoe.report.write import write_report
 from run_folders import drop, record_of
 from synthetic_curves import draw_without_curves
@@ -274,5 +274,5 @@ def test_without_the_images_there_are_no_examples(finished, undrawn, monkeypatch
     def gone(*_):
         raise InputError("give --data")
 
-    monkeypatch.setattr("calmoe.report.sources.load_dataset", gone)
+    monkeypatch.setattr("calmoe.report.images.load_dataset", gone)
     assert write_report([finished], tmp_path / "report").missing["examples"] == "give --data"

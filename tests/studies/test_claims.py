@@ -10,7 +10,7 @@ from scipy import stats
 import study_rows
 import synthetic_curves
 from calmoe.errors import InputError
-from calmoe.report.curves import curves_file
+from calmoe.report.curves_file import curves_file
 from studies.claims import MOMENT_RUNS, all_claims
 from studies.curve_claims import BUDGETS
 from study_rows import RESULTS, column, numbers, student

@@ -15,9 +15,10 @@ from calmoe.auditing.sections.auditors import Auditors, auditors
 from calmoe.auditing.sections.calibration import Aggregate, Expert, aggregate
 from calmoe.auditing.sections.certificates import Certificate, Certificates, certificates
 from calmoe.auditing.sections.fragility import Curve, Fragility, fragility
-from calmoe.auditing.sections.hidden import Hidden, Rule, hidden
+from calmoe.auditing.sections.hidden import Hidden, hidden
 from calmoe.auditing.sections.repair import Repair, repair
 from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.statistics.rules import Rule
 from calmoe.auditing.target.assumption import Plausibility
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.auditing.target.predict import Scores, Target, predict_target

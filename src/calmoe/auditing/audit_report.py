@@ -1,4 +1,4 @@
-"""The audit of one file of predictions: a list of sections that compute, speak, draw and save in turn.
+"""The audit of one file of predictions, and its report: sections compute, speak, draw and save in turn.
 
 A new section is a file in `sections/`, a line in `SECTIONS`, and the field of `AuditReport` that it fills.
 """
@@ -17,7 +17,6 @@ from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.figures import draw
 from calmoe.auditing.presentation.page import page
 from calmoe.auditing.presentation.summary import summary
-from calmoe.auditing.progress import Progress, Steps, silent
 from calmoe.auditing.sections import (
     auditors,
     calibration,
@@ -36,6 +35,7 @@ from calmoe.auditing.sections.hidden import Hidden
 from calmoe.auditing.sections.reliability import Surface
 from calmoe.auditing.sections.repair import Repair
 from calmoe.auditing.sections.section import Material, Section
+from calmoe.auditing.steps import Progress, Steps, silent
 from calmoe.auditing.target.predict import Target
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError

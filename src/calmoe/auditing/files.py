@@ -18,7 +18,7 @@ from calmoe.errors import InputError, about
 from calmoe.files import legible
 from calmoe.ownership import owned
 from calmoe.predictions import Predictions
-from calmoe.progress import progress_bar
+from calmoe.progress_bar import progress_bar
 
 
 def audit_files(

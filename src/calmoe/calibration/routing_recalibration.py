@@ -27,7 +27,7 @@ from calmoe.files import write_json
 from calmoe.mixture import MixtureOutput
 from calmoe.validation import items, number, numbers, one_of, text, whole
 
-FEWEST = 200  # rows below which nothing but the temperature is fitted
+FEWEST_TO_REPAIR = 200  # rows below which nothing but the temperature is fitted
 FOLDS = 5
 SURE = 2.0  # paired standard errors by which the repair must beat the temperature on held-out rows
 LARGEST = 1e15  # a coefficient of a file; rows times rounds bound what can be fitted
@@ -81,7 +81,7 @@ class RoutingRecalibration:
         output, labels = _take(output, possible), labels[possible]  # the temperature warned of the others
         event = _Event.of(output, self.temperature_)
         right = (event.predicted == labels).cpu().numpy()
-        if len(right) < FEWEST:
+        if len(right) < FEWEST_TO_REPAIR:
             self.status_ = "few rows"
         elif right.all() or not right.any():
             self.status_ = "one outcome"
@@ -270,7 +270,7 @@ _MESSAGES = {
     "repaired": "{steps} steps; held-out NLL falls by {gain:.5f} ± {error:.5f} against the temperature's",
     "no gain": "on held-out rows the best repair changes the temperature's NLL by {change} ± "
     "{error:.5f}, no gain of two standard errors: the temperature alone is kept",
-    "few rows": f"{{rows}} rows are fewer than {FEWEST}: the temperature alone is kept",
+    "few rows": f"{{rows}} rows are fewer than {FEWEST_TO_REPAIR}: the temperature alone is kept",
     "one outcome": "the predicted class is always right or always wrong, so that any step towards certainty "
     "would win: the temperature alone is kept",
 }

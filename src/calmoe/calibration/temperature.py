@@ -135,7 +135,7 @@ class ShiftedTemperature(Temperature):
     (2.021, 200.0)
     """
 
-    FEWEST = 100
+    FEWEST_EFFECTIVE = 100
 
     def fit(self, log_probs: Array, labels: Array, weights: Array | None = None) -> Self:
         """Fit on log_probs [N, C], labels [N] and weights [N] ≥ 0 of the source rows; weights are needed."""
@@ -144,10 +144,10 @@ class ShiftedTemperature(Temperature):
         mass = as_tensor(weights).double()
         squares = float(mass.square().sum())
         self.effective_ = float(mass.sum()) ** 2 / squares if squares > 0 else 0.0
-        if self.effective_ < self.FEWEST:
+        if self.effective_ < self.FEWEST_EFFECTIVE:
             raise InputError(
                 f"the weights leave {self.effective_:.0f} effective rows: a temperature for the target needs "
-                f"{self.FEWEST}"
+                f"{self.FEWEST_EFFECTIVE}"
             )
         return super().fit(log_probs, labels, weights)
 

@@ -68,7 +68,7 @@ def compare_command(
     Example: calmoe compare runs/cifar10h
     """
     from calmoe.experiments.run import Run
-    from calmoe.experiments.runner import make_console
+    from calmoe.render.console import make_console
     from calmoe.report.run_tables import beside_the_paper
 
     make_console().print(beside_the_paper(Run.open(run), dataset).rich())
@@ -127,11 +127,12 @@ def add_command(
 
     Example: calmoe add runs/digits my_model --validation validation.npz --test test.npz
     """
-    from calmoe.experiments.added import add_predictions
+    from calmoe.experiments.added_predictions import add_predictions
     from calmoe.experiments.run import Run
-    from calmoe.experiments.runner import Outcome, make_console
+    from calmoe.experiments.runner import Outcome
     from calmoe.predictions import Predictions
-    from calmoe.report.console import show_results
+    from calmoe.render.console import make_console
+    from calmoe.report.terminal import show_results
 
     files = [None if path is None else Predictions.load(path) for path in (validation, test, augmented)]
     if any(each is not None and each.labels is None for each in files):

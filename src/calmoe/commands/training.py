@@ -59,14 +59,11 @@ def run_command(
 
     Example: calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth
     """
-    asked = Asked(methods, seeds, settings, protocol, target)
-    spec = asked.changed(preset(dataset))
-    folder = out or Path("runs") / spec.name
-    if only_report:
-        recorded, _ = _recorded(folder, dataset)
-        spec = asked.changed(recorded or preset(dataset))
-    how = How(data, device, dry_run, only_report, time_limit, tensorboard)
-    _train(spec, None, folder, how)
+    from calmoe.experiments.spec import load_preset
+
+    changes = Changes(methods, seeds, settings, protocol, target)
+    spec, _, folder = _asked(load_preset(dataset), changes, out, only_report)
+    _train(spec, None, folder, How(data, device, dry_run, only_report, time_limit, tensorboard))
 
 
 @app.command("sweep")
@@ -101,20 +98,15 @@ def sweep_command(
 
     Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
     """
-    from calmoe.experiments.spec import narrowed
+    from calmoe.experiments.spec import load_preset, narrowed
     from calmoe.experiments.sweep import parse_values
 
-    asked = Asked(methods, seeds, settings, protocol, target)
-    base = narrowed(preset(dataset), methods=("robust",))
-    spec, sweep = asked.changed(base), None
-    folder = out or Path("runs") / f"{spec.name}-{setting}"
-    if only_report:
-        recorded, sweep = _recorded(folder, dataset)
-        spec = asked.changed(recorded or base)
+    changes = Changes(methods, seeds, settings, protocol, target)
+    base = narrowed(load_preset(dataset), methods=("robust",))
+    spec, sweep, folder = _asked(base, changes, out, only_report, f"-{setting}")
     if sweep is None or sweep.setting != setting or values is not None:
         sweep = parse_values(setting, values, spec.training.epochs)
-    how = How(data, device, dry_run, only_report, time_limit, tensorboard)
-    _train(spec, sweep, folder, how)
+    _train(spec, sweep, folder, How(data, device, dry_run, only_report, time_limit, tensorboard))
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Changes:
     """What the options change in a run."""
 
     methods: str | None
@@ -139,7 +131,7 @@ class Asked:
     protocol: str | None
     target: str | None
 
-    def changed(self, base: "RunSpec") -> "RunSpec":
+    def applied(self, base: "RunSpec") -> "RunSpec":
         """`base` with what the options say; what they leave out stays."""
         from calmoe.experiments.spec import narrowed, parse_methods, parse_seeds, with_settings
 
@@ -153,32 +145,35 @@ class Asked:
         return narrowed(spec, **{name: parse.get(name, str)(value) for name, value in given.items()})
 
 
-def preset(dataset: str) -> "RunSpec":
-    from calmoe.experiments.spec import load_preset
+def _asked(
+    base: "RunSpec", changes: Changes, out: Path | None, only_report: bool, suffix: str = ""
+) -> "tuple[RunSpec, Sweep | None, Path]":
+    """The run that the options ask for, the sweep that its folder holds if that is read, and the folder.
 
-    return load_preset(dataset)
-
-
-def _recorded(folder: Path, dataset: str) -> "tuple[RunSpec | None, Sweep | None]":
-    """What the folder holds of this dataset."""
+    With --only-report the options change what the folder holds of this dataset, and not its preset.
+    """
     from calmoe.experiments.store import RunFolder
 
-    record = RunFolder(folder).record()
-    if record is None or record.spec.dataset != dataset:
-        return None, None
-    return record.spec, record.sweep
+    spec = changes.applied(base)
+    folder = out or Path("runs") / f"{spec.name}{suffix}"
+    record = RunFolder(folder).record() if only_report else None
+    if record is None or record.spec.dataset != base.dataset:
+        return spec, None, folder
+    return changes.applied(record.spec), record.sweep, folder
 
 
 def _train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:
     """Train, or draw the plan, and show the results."""
-    from calmoe.experiments import runner
-    from calmoe.report.console import show_results
+    from calmoe.experiments.dry_run import show_plan
+    from calmoe.experiments.runner import run
+    from calmoe.render.console import make_console
+    from calmoe.report.terminal import show_results
 
-    console = runner.make_console()
+    console = make_console()
     if how.dry_run:
-        runner.show_plan(spec, folder, how.data, how.device, sweep=sweep, console=console)
+        show_plan(spec, folder, how.data, how.device, sweep=sweep, console=console)
         return
-    outcome = runner.run(
+    outcome = run(
         spec,
         folder,
         how.data,

@@ -28,7 +28,7 @@ from calmoe.errors import InputError, check_known
 
 SIZE = 224
 HELD_OUT = 0.1
-FEWEST = 10  # images to train and validate on: the last tenth of fewer is none
+FEWEST_IMAGES = 10  # images to train and validate on: the last tenth of fewer is none
 SEED = 0
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
@@ -69,8 +69,8 @@ def leave_one_out(
     labels = {domain: _labels(images, classes) for domain, images in layout.items()}
     pool, origin = np.concatenate([labels[d] for d in sources]), _origin([len(labels[d]) for d in sources])
     few = f"{root} has too few images for validation: {len(pool)} outside of {target}"
-    if len(pool) < FEWEST:
-        raise InputError(f"{few}, at least {FEWEST} are needed")
+    if len(pool) < FEWEST_IMAGES:
+        raise InputError(f"{few}, at least {FEWEST_IMAGES} are needed")
     train, validation = (
         last_rows_holdout(len(pool), HELD_OUT)
         if augmented

@@ -17,7 +17,7 @@ from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
 from calmoe.data import cifar10h
 from calmoe.data.agreement import HARD_BELOW
 from calmoe.errors import InputError
-from calmoe.progress import progress_bar
+from calmoe.progress_bar import progress_bar
 
 CIFAR10_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR10_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"

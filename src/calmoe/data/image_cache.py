@@ -20,7 +20,7 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from calmoe.errors import InputError
 from calmoe.files import CACHE, leftovers, open_lock, write_whole, writing_whole
-from calmoe.progress import progress_bar
+from calmoe.progress_bar import progress_bar
 
 HOW = "8 bits, RGB, bilinear"  # change it with `decode`: earlier caches are then decoded anew
 LOCK = ".lock"

@@ -1,4 +1,4 @@
-"""Check every value in a run folder's sessions, histories and rows, sealed or not."""
+"""Read a run folder's sessions, histories and rows, and check every value in them."""
 
 import math
 from collections.abc import Mapping
@@ -13,8 +13,13 @@ from calmoe.files import open_regular
 from calmoe.validation import items, number, one_of, parse_json, read_document, table, text, whole
 
 SCORES = ("accuracy", "ece", "ece_ts", "nll", "nll_ts", "brier", "brier_ts")
-MOST = {"accuracy": 1.001, "ece": 1.001, "brier": 2.001, "nll": math.inf}  # by the metric in a column's name
-TILT = {"perplexity": 0, "gamma_eff": 0, "negative_share": -1}  # what each must be above
+HIGHEST = {
+    "accuracy": 1.001,
+    "ece": 1.001,
+    "brier": 2.001,
+    "nll": math.inf,
+}  # by a column's metric
+TILT_ABOVE = {"perplexity": 0, "gamma_eff": 0, "negative_share": -1}  # what each must be above
 MOST_OF_ROWS = 256 * 2**20  # bytes of results.jsonl
 
 
@@ -83,11 +88,11 @@ def _row(row: Any) -> dict[str, Any]:
         number("value", row["value"])
         whole("batch", row["batch"], least=1)
     for name, value in row.items():
-        if name in TILT:
+        if name in TILT_ABOVE:
             _logged(name, value)
-        metric = next((metric for metric in MOST if metric in name.split("_")), None)
+        metric = next((metric for metric in HIGHEST if metric in name.split("_")), None)
         if metric and value is not None:
-            number(name, value, least=-1e-3, most=MOST[metric])
+            number(name, value, least=-1e-3, most=HIGHEST[metric])
     groups = row.get("worst_group")
     for name in table("worst_group", groups) if groups is not None else ():
         text(f"worst_group.{name}", groups[name] or "")
@@ -95,4 +100,4 @@ def _row(row: Any) -> dict[str, Any]:
 
 
 def _logged(name: str, value: Any) -> None:
-    number(name, value, **({"above": TILT[name]} if name in TILT else {}))
+    number(name, value, **({"above": TILT_ABOVE[name]} if name in TILT_ABOVE else {}))

@@ -1,7 +1,8 @@
-"""Where results come from: code version, machine, and the command that was given."""
+"""Where results come from: code version, machine and command; and paths without that machine's folders."""
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -60,3 +61,16 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
+
+
+def portable(value: Any) -> Any:
+    """Paths without the folders that one machine has, also inside of tables and lists; all else as it is.
+
+    >>> portable({"command": ["run", "--data", "/home/me/PACS"], "seeds": [42]})
+    {'command': ['run', '--data', 'PACS'], 'seeds': [42]}
+    """
+    if isinstance(value, dict):
+        return {name: portable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [portable(inner) for inner in value]
+    return re.sub(r'(^|=|")/.*/', r"\1", value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""A run's predictions as files of their own, for `calmoe audit` and whoever else reads them.
+"""Export a run's predictions as files of their own, for `calmoe audit` and whoever else reads them.
 
 Each model's folder appears whole, and is sealed with what it was made of: an export that was stopped goes on.
 """

@@ -1,6 +1,7 @@
-"""The plan is a tree: each seed's mixtures share one ERM warm-up, then fork; a node's key says what it is.
+"""The plan of a run: a tree of trainings, in which each seed's mixtures share one ERM warm-up, then fork.
 
-The plans of several specs, a sweep's, merge into one: a longer warm-up goes on where a shorter one ended.
+A node's key says what it is. The plans of several specs, a sweep's, merge into one: a longer warm-up goes on
+where a shorter one ended.
 """
 
 import hashlib
@@ -10,12 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from rich.markup import escape
-from rich.tree import Tree
-
 from calmoe.experiments.spec import RunSpec
-from calmoe.methods import GRADIENTS, METHODS, Method, in_order, method_title, source
-from calmoe.render.wording import many
+from calmoe.methods import GRADIENTS, METHODS, Method, in_order, source
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 
 TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
@@ -130,38 +127,6 @@ def to_do(nodes: Sequence[Node], done: Collection[str], asked: Sequence[Node] | 
 def leaves(nodes: Sequence[Node]) -> dict[tuple[str, int], Node]:
     """Trained methods by (method, seed)."""
     return {(node.method, node.seed): node for node in nodes if node.method}
-
-
-def unshared_epochs(nodes: Sequence[Node]) -> int:
-    """What the same results would cost if nothing were shared."""
-    return sum(node.stage.end for node in nodes if node.method)
-
-
-def draw(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
-    """The plan, with what sharing saves and what is left to do."""
-    remaining = to_do(nodes, done)
-    left = sum(node.epochs for node in remaining)
-    tree = Tree(f"{escape(title)}: {_saving(nodes)}; {left} to do in {many(len(remaining), 'node')}")
-    for seed in dict.fromkeys(node.seed for node in nodes):
-        of_seed = [node for node in nodes if node.seed == seed]
-        branch = tree.add(f"seed {seed}: {_saving(of_seed)}")
-        branches: dict[str, Tree] = {}
-        for node in of_seed:
-            grown = branches[node.parent.key] if node.parent else branch
-            branches[node.key] = grown.add(_line(node, done))
-    return tree
-
-
-def _saving(nodes: Sequence[Node]) -> str:
-    shared, unshared = sum(node.epochs for node in nodes), unshared_epochs(nodes)
-    return f"{unshared} epochs become {shared}" if shared < unshared else many(shared, "epoch")
-
-
-def _line(node: Node, done: Collection[str]) -> str:
-    name = method_title(node.method) if node.method else f"{node.warmup_name} (ERM)"
-    name += f", {node.value}" if node.value else ""
-    state = "  [green]done[/]" if node.key in done else ""
-    return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"
 
 
 def _model_facts(model: ModelSettings) -> dict[str, Any]:

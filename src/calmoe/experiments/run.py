@@ -1,4 +1,4 @@
-"""A run folder, opened once: its plan, its finished models and its rows."""
+"""A run: its plan, its finished models and its rows, out of a folder that is opened once."""
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
@@ -20,7 +20,7 @@ from calmoe.predictions import Predictions
 from calmoe.threads import threads
 
 Row = dict[str, Any]
-TILT = ("batch", "perplexity", "gamma_eff", "negative_share")  # what a sweep's rows keep of the last epoch
+LAST_EPOCH = ("batch", "perplexity", "gamma_eff", "negative_share")  # what a sweep's rows keep of it
 
 
 class Planned(NamedTuple):
@@ -218,7 +218,7 @@ class Run:
             return {}
         last = self.folder.history(planned.key)[-1]
         facts = {"setting": self.sweep.setting, "value": planned.value, "batch": self.spec.training.batch}
-        return facts | {name: last[name] for name in TILT if name in last}
+        return facts | {name: last[name] for name in LAST_EPOCH if name in last}
 
 
 def _predictions(files: dict[str, str]) -> dict[str, str]:

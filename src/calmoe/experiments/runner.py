@@ -1,37 +1,31 @@
-"""Carry out a spec, or draw its plan: train what is missing, judge the predictions, write the results."""
+"""Carry out a spec: train what is missing, judge the predictions, write the results."""
 
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.text import Text
 
-from calmoe.data import DATASETS, PROTOCOLS, ShiftDataset, load_dataset
-from calmoe.data.text import LENGTH
 from calmoe.errors import InputError
-from calmoe.escaping import visible
 from calmoe.experiments.environment import describe
-from calmoe.experiments.plan import TRAINING_VERSION, Node, draw, to_do
-from calmoe.experiments.progress import Events, TimeUp, Watcher
-from calmoe.experiments.record import Record, joined, refuse_other
+from calmoe.experiments.plan import Node, to_do
+from calmoe.experiments.preparation import check_size, describe_run, load_data, pick_device, recorded_run
+from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
+from calmoe.experiments.same_run import joined
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import RunFolder
 from calmoe.experiments.sweep import Sweep
+from calmoe.experiments.tensorboard_events import Events
+from calmoe.experiments.watcher import TimeUp, Watcher
 from calmoe.files import inside
-from calmoe.methods import card, source
-from calmoe.render.wording import many
+from calmoe.render.console import make_console, say, say_notes
 from calmoe.threads import threads
-from calmoe.training.trainer import Diverged, Trainer, check_model, check_together, check_weights
-from calmoe.views import first_views
-
-MOST_MODELS = 10_000
-WIDTH = 150  # of the console where there is no terminal
+from calmoe.training.trainer import Diverged, Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +70,7 @@ def run(
     check_size(spec, sweep)
     where = pick_device(device)
     events = Events(inside(out, "tensorboard")) if tensorboard else None
-    dataset = _load(folder, spec, data, console)
+    dataset = load_data(folder, spec, data, console)
     record = describe_run(spec, dataset, where.type, sweep)
     with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
         opened = _join(folder, record)
@@ -96,64 +90,6 @@ def run(
         return _finish(opened, spec, sweep, failed)
 
 
-def recorded_run(folder: RunFolder, spec: RunSpec, sweep: Sweep | None) -> Run:
-    """The folder's run, if it is of this spec and sweep; data and device are what they were there."""
-    record = folder.record()
-    if record is None:
-        raise InputError(f"there is no run in {folder.path}: leave out --only-report to start one")
-    refuse_other(folder.path, record, replace(record, spec=spec, sweep=sweep))
-    return Run(folder, record)
-
-
-def show_plan(
-    spec: RunSpec,
-    out: Path,
-    data: Path | None = None,
-    device: str = "auto",
-    *,
-    sweep: Sweep | None = None,
-    console: Console | None = None,
-) -> None:
-    """Draw the plan and what of it is done; only the data's cache is written.
-
-    What a run would refuse is refused. Without the data, a folder that holds a run says what it knows.
-    """
-    console, folder, where = console or make_console(), RunFolder(out), pick_device(device)
-    check_size(spec, sweep)
-    if data is None and DATASETS[spec.dataset].needs_folder and folder.record() is not None:
-        opened = recorded_run(folder, spec, sweep)
-        say_notes(["data, weights, device and version were not checked: give --data DIR for that"], console)
-    else:
-        dataset = _load(folder, spec, data, console)
-        record = describe_run(spec, dataset, where.type, sweep)
-        opened = Run(folder, joined(out, folder.record(), record))
-    title = f"{spec.name}, {many(len(spec.methods), 'method')} x {many(len(spec.seeds), 'seed')}"
-    title += f" x {many(len(sweep.values), 'value')} of {sweep.setting}" if sweep else ""
-    console.print(draw(opened.nodes_for(spec, sweep), opened.done, visible(title)))
-
-
-def check_size(spec: RunSpec, sweep: Sweep | None) -> None:
-    """Refuse a plan that takes longer to make than anyone waits."""
-    models = len(spec.methods) * len(spec.seeds) * (1 if sweep is None else len(sweep.values))
-    if models > MOST_MODELS:
-        raise InputError(f"that is {models:,} models, at most {MOST_MODELS:,}: ask for fewer seeds or values")
-
-
-def describe_run(spec: RunSpec, dataset: ShiftDataset, device: str, sweep: Sweep | None = None) -> Record:
-    """The record of a run that begins now."""
-    return Record(
-        spec=spec,
-        device=device,
-        training_version=TRAINING_VERSION,
-        fingerprint=dataset.fingerprint(),
-        training_fingerprint=dataset.training_fingerprint(),
-        protocols=tuple(PROTOCOLS) if dataset.one_training else (spec.protocol,),
-        hard=dataset.hard,
-        weights=check_weights(spec.model, dataset.input_shape) if spec.model.weights else "",
-        sweep=sweep,
-    )
-
-
 def _join(folder: RunFolder, record: Record) -> Run:
     """The folder's run with what is asked now added to its record; another run's folder is refused."""
     old = folder.record()
@@ -161,25 +97,6 @@ def _join(folder: RunFolder, record: Record) -> Run:
     if whole != old:
         folder.write_record(whole)
     return Run(folder, whole)
-
-
-def _load(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console) -> ShiftDataset:
-    """The run's data, and notes on them; a model that cannot be built for them never gets a folder.
-
-    An encoder is tried before its tokenizer is: what is refused leaves no tokens either.
-    """
-    folder.check()
-    model, text = spec.model, DATASETS[spec.dataset].is_text
-    check_together(model.backbone, spec.dataset, text)
-    heads = {card(source(name)).head for name in spec.methods} if folder.record() is None else ()
-    if text and model.weights and heads:
-        check_model(model, (LENGTH,), heads)
-    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, model.weights)
-    first_views(dataset.name, dataset.views, spec.training.views)
-    if heads and not text:
-        check_model(model, dataset.input_shape, heads, dataset.num_classes)
-    say_notes(dataset.notes, console)
-    return dataset
 
 
 def _warn_of_scratch(spec: RunSpec, console: Console) -> None:
@@ -250,28 +167,3 @@ def _finish(
             raise InputError(f"{opened.path} has no results ({listed})")
         opened.write_results(rows)
     return Outcome(run=opened, rows=rows, failed=failed)
-
-
-def pick_device(name: str) -> torch.device:
-    """ "auto" is the GPU where there is one."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise InputError(f"unknown device {name!r}: give auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here: give --device cpu or auto")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def make_console() -> Console:
-    """Standard output; wide enough for the table where it is no terminal."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
-
-
-def say(line: str, console: Console, soft_wrap: bool = False) -> None:
-    """Print a line as it is: names from files in it are no markup and cannot steer the terminal."""
-    console.print(Text(visible(line)), soft_wrap=soft_wrap)
-
-
-def say_notes(notes: Sequence[str], console: Console) -> None:
-    for note in notes:
-        say(f"note: {note}", console, soft_wrap=True)

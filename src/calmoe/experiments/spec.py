@@ -5,7 +5,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from importlib import resources
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -280,6 +280,21 @@ def setting_text(value: Any) -> str:
     ('[16]', 'false', 'v1', '"18"')
     """
     return value if isinstance(value, str) and _parse(value) == value else json.dumps(value)
+
+
+def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables within the table by dotted names.
+
+    >>> dotted({"seeds": [42], "model": {"experts": 4}})
+    {'seeds': [42], 'model.experts': 4}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": inner for key, inner in dotted(value).items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 def _parse(text: str) -> Any:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calmoe.escaping import latex, markdown, spreadsheet, visible
+from calmoe.render.wording import decimal, telling
 
 
 class Entry(NamedTuple):
@@ -192,26 +193,6 @@ def interval(
         return Entry(missing, (low, high), bold)
     decimals = max(decimals, telling(low, high)) if bold else decimals
     return Entry(f"[{decimal(low, decimals, sign)}, {decimal(high, decimals, sign)}]", (low, high), bold)
-
-
-def telling(low: float, high: float) -> int:
-    """How many decimals show that neither bound is zero; at least three.
-
-    >>> telling(-0.02, -0.00004)
-    5
-    """
-    return next((n for n in range(3, 9) if round(low, n) and round(high, n)), 3)
-
-
-def decimal(value: float, decimals: int = 3, sign: str = "-") -> str:
-    """Three decimals, a true minus sign, none before a zero; a dash for NaN. sign: "+" shows a plus too.
-
-    >>> decimal(-0.25), decimal(0.25, 1, "+"), decimal(-0.0001)
-    ('−0.250', '+0.2', '0.000')
-    """
-    if math.isnan(value):
-        return "–"
-    return f"{value:{sign if round(value, decimals) else '-'}z.{decimals}f}".replace("-", "−")
 
 
 def _html(entry: Entry, kind: str, tag: str) -> str:

@@ -1,7 +1,9 @@
-"""Numbers and lists as words."""
+"""Numbers and lists as text."""
 
 import math
 from collections.abc import Iterable, Sequence
+
+FIRST = 5  # names that a long list keeps
 
 
 def listed(items: Sequence[object]) -> str:
@@ -51,3 +53,32 @@ def shortest(value: float) -> str:
     """
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
+
+
+def shortened(names: Sequence[str]) -> list[str]:
+    """The first names of a long list and how many more there are; a short list as it is.
+
+    >>> shortened("abc"), shortened("abcdefgh")
+    (['a', 'b', 'c'], ['a', 'b', 'c', 'd', 'e', '3 more'])
+    """
+    return [*names] if len(names) <= FIRST + 1 else [*names[:FIRST], f"{len(names) - FIRST} more"]
+
+
+def telling(low: float, high: float) -> int:
+    """How many decimals show that neither bound is zero; at least three.
+
+    >>> telling(-0.02, -0.00004)
+    5
+    """
+    return next((n for n in range(3, 9) if round(low, n) and round(high, n)), 3)
+
+
+def decimal(value: float, decimals: int = 3, sign: str = "-") -> str:
+    """Three decimals, a true minus sign, none before a zero; a dash for NaN. sign: "+" shows a plus too.
+
+    >>> decimal(-0.25), decimal(0.25, 1, "+"), decimal(-0.0001)
+    ('−0.250', '+0.2', '0.000')
+    """
+    if math.isnan(value):
+        return "–"
+    return f"{value:{sign if round(value, decimals) else '-'}z.{decimals}f}".replace("-", "−")

@@ -4,15 +4,8 @@ from calmoe.render.grid import Grid
 from calmoe.report.columns import columns_in
 from calmoe.report.comparison import Comparison, beyond, compare, comparison_table
 from calmoe.report.published import is_published, published
-from calmoe.report.tables import (
-    Cell,
-    PairedDifference,
-    known_columns,
-    main_table,
-    paired,
-    paired_table,
-    summarise,
-)
+from calmoe.report.rows_over_seeds import Cell, PairedDifference, known_columns, paired, summarise
+from calmoe.report.tables import main_table, paired_table
 
 __all__ = [
     "Cell",

@@ -9,16 +9,8 @@ import numpy as np
 from calmoe.render.grid import Entry, Grid, Heading, estimate, label, signed
 from calmoe.report.columns import column_title
 from calmoe.report.published import published
-from calmoe.report.tables import (
-    METHOD,
-    METRIC,
-    Cell,
-    Rows,
-    cell_of,
-    method_entry,
-    sections_by_method,
-    summarise,
-)
+from calmoe.report.rows_over_seeds import Cell, Rows, cell_of, summarise
+from calmoe.report.tables import METHOD, METRIC, method_entry, sections_by_method
 
 NONE_KNOWN = "no cell could be compared: that takes two seeds of a method that the paper has"
 

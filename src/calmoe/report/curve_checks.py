@@ -1,4 +1,4 @@
-"""Checks of curves from a file, before anything draws them; the error names the field."""
+"""Check curves that come from a file, before anything draws them; the error names the field."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ CURVES = ("method", "rows", "temperature", "raw", "scaled", "frontier", "routing
 TABLE = ("share", "confidence", "accuracy", "standard_error")
 GROUP = ("accuracy", "confidence", "ece")
 ROUTING = ("entropy", "disagreement")
-TILT = ("epoch", "negative_share", "gamma_eff")
+HISTORY = ("epoch", "negative_share", "gamma_eff")
 
 
 def check_curves(all_curves: Any, histogram_bins: int, quantiles: int) -> list[dict[str, Any]]:
@@ -90,10 +90,10 @@ def _check_history(history: Any) -> list[int] | None:
     """The epochs; None where training did not tilt."""
     if history is None:
         return None
-    epochs = items("history.epoch", table("history", history, TILT)["epoch"], least=1)
+    epochs = items("history.epoch", table("history", history, HISTORY)["epoch"], least=1)
     for epoch in epochs:
         whole("history.epoch", epoch, least=1)
-    for name in TILT:
+    for name in HISTORY:
         _check_column(f"history.{name}", history[name], len(epochs))
     return epochs
 

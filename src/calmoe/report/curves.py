@@ -1,17 +1,12 @@
-"""The numbers behind a run's figures: for each method and seed, from predictions to what JSON can hold.
+"""Compute the numbers behind a run's figures: for each method and seed, from its predictions.
 
 Compute first: `curves`. Draw second, from a list of these dicts: `calmoe.report.figure_list`. An empty bin or
 group has None, never zero; a subset that the data lack has no key at all.
 """
 
-import gzip
-import io
-import json
 import math
 import warnings
-import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,22 +16,17 @@ from torch import Tensor
 from calmoe.arrays import as_numpy, plain
 from calmoe.calibration import CalibrationWarning, Temperature, frontier
 from calmoe.defaults import BINS
-from calmoe.errors import InputError, about
 from calmoe.metrics import Reliability, accuracy, by_group, ece, reliability
 from calmoe.metrics.groups import column_groups
 from calmoe.metrics.routing import expert_variance, routing_entropy
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
-from calmoe.report.curve_checks import check_curves
-from calmoe.validation import parse_json
 
 Curves: TypeAlias = dict[str, Any]
 
 TEMPERATURES = np.array([float(f"{t:.6g}") for t in np.geomspace(0.25, 8.0, 101)])  # 1 is one of them
 HISTOGRAM_BINS = 20
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-LARGE = 1_000_000  # bytes: a larger file is compressed
-MOST_BYTES = 256 * 2**20  # of a file of curves
 VIEWS = {"raw": "no temperature", "scaled": "after the temperature that validation chose"}
 ECES = {"raw": "ECE", "scaled": "ECE+TS"}  # what the ECE of each view is called
 
@@ -80,58 +70,6 @@ def curves(
             "history": _tilt(history),
         }
     )
-
-
-def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The lowest hard ECE of any temperature whose ECE is within each budget; NaN where none is.
-
-    `swept` is `curves(...)["frontier"]`; between its temperatures both errors are taken as linear.
-
-    >>> reachable({"ece": [0.1, 0.0, 0.2], "hard_ece": [0.3, 0.2, 0.1]}, [0.1, 0.2]).round(3)
-    array([0.15, 0.1 ])
-    """
-    known = np.arange(len(swept["ece"]))
-    fine = np.linspace(0, known[-1], 50 * known[-1] + 1)
-    total, hard = (np.interp(fine, known, swept[name]) for name in ("ece", "hard_ece"))
-    within = np.where(total <= np.asarray(budgets)[:, None] + 1e-12, hard, np.inf).min(axis=1)
-    return np.where(np.isfinite(within), within, np.nan)
-
-
-def curves_file(all_curves: Sequence[Curves]) -> tuple[str, bytes]:
-    """The name and content of `curves.json`: numbers to six significant digits, a line for each dict.
-
-    A large file is compressed and named `curves.json.gz`.
-    """
-    lines = ",\n".join(json.dumps(_rounded(c), allow_nan=False, separators=(",", ":")) for c in all_curves)
-    data = f"[\n{lines}\n]\n".encode()
-    if len(data) > LARGE:
-        return "curves.json.gz", gzip.compress(data, mtime=0)
-    return "curves.json", data
-
-
-def read_curves(path: Path) -> list[Curves]:
-    """The curves in such a file; they are all that the figures need."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: not a readable file of curves ({error})") from None
-    with about(path):
-        return parse_curves(path.name, data)
-
-
-def parse_curves(name: str, data: bytes) -> list[Curves]:
-    """The curves that `curves_file` wrote."""
-    try:
-        if name.endswith(".gz"):
-            with gzip.open(io.BytesIO(data)) as stream:
-                data = stream.read(MOST_BYTES + 1)
-        all_curves = parse_json(data, MOST_BYTES)
-    except (OSError, EOFError, zlib.error, InputError) as error:
-        raise InputError(f"not a readable file of curves ({error})") from None
-    if not isinstance(all_curves, list):
-        raise InputError("not a file of curves (expected a list, a dict for each method and seed)")
-    return check_curves(all_curves, HISTOGRAM_BINS, len(QUANTILES))
 
 
 def _parts(test: Predictions, hard: str | None) -> dict[str, Tensor]:
@@ -242,11 +180,3 @@ def _tilt(history: Sequence[Mapping[str, float]]) -> dict[str, Any] | None:
     tilted = [entry for entry in history if "gamma_eff" in entry]
     columns = ("epoch", "negative_share", "gamma_eff")
     return {column: [entry.get(column) for entry in tilted] for column in columns} if tilted else None
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_rounded(inner) for inner in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value

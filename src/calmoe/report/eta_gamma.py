@@ -12,20 +12,21 @@ from calmoe.render.grid import Entry, Grid, Heading, count, estimate, number, si
 from calmoe.report.figure_cards import FigureCard, RunNumbers
 from calmoe.report.looks import legend_entries, looks
 from calmoe.report.published import published
+from calmoe.report.rows_over_seeds import Cell, Rows
 from calmoe.report.sweeps import (
     Cells,
     Swept,
     by_value,
     draw_values,
     label_values,
-    narrowed,
-    seeds_text,
+    seeds_at_values,
     setting_of,
     sweep_section,
+    trimmed,
     value_entry,
     values_text,
 )
-from calmoe.report.tables import METHOD, SEEDS, Cell, Rows, method_entry
+from calmoe.report.tables import METHOD, SEEDS, method_entry
 
 DATASET, TILTED = "cifar10h", "robust"  # where the paper measured Γ_eff
 MEASURED = "in the last epoch"  # when the perplexity and Γ_eff of a row were measured
@@ -118,7 +119,7 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
         ),
         tuple(tuple(row(method, eta, tilt) for eta, tilt in by.items()) for method, by in tilts.items()),
     )
-    return narrowed(grid, list(tilts), () if beside else ("Paper", "Difference"))
+    return trimmed(grid, list(tilts), () if beside else ("Paper", "Difference"))
 
 
 @rc_context(STYLE)
@@ -153,7 +154,8 @@ def eta_gamma_figure(rows: Rows, dataset: str = DATASET, measured: str = MEASURE
     printed = "; ".join(f"{eta:g}: {p['perplexity']}, {p['density_ratio_bound']}" for eta, p in paper.items())
     return Drawn(
         figure,
-        f"η against the perplexity of the tilted weights in batches of {n} and Γ_eff, {seeds_text(swept)}, "
+        f"η against the perplexity of the tilted weights in batches of {n} and Γ_eff, "
+        f"{seeds_at_values(swept)}, "
         f"measured {measured}. {values_text(swept, {'perplexity': 'perplexity', 'gamma_eff': 'Γ_eff'}, 2)}."
         + (f" The paper, perplexity and Γ_eff by η: {printed}." if paper else ""),
     )

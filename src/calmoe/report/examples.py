@@ -1,7 +1,6 @@
 """Images that a baseline gets wrong with the most confidence, and the answers of methods and humans.
 
-Compute first: `examples` gives what JSON can hold. Draw second: `examples_figure`. `domain_examples` shows
-what the domains of a dataset look like.
+Compute first: `examples` gives what JSON can hold. Draw second: `examples_figure`.
 """
 
 import textwrap
@@ -20,7 +19,7 @@ from calmoe.methods import method_title
 from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_legend, new_figure
 from calmoe.report.figure_cards import FigureCard, RunNumbers
 from calmoe.report.looks import looks
-from calmoe.report.sections import DOMAINS, EXAMPLES
+from calmoe.report.sections import EXAMPLES
 
 BASELINE = "vanilla"
 PER_CLASS = 2  # images of one true class at most
@@ -213,60 +212,15 @@ def _examples_text(data: Mapping[str, Any]) -> str:
     )
 
 
-@rc_context(STYLE)
-def domain_examples(images: Mapping[str, Mapping[str, np.ndarray]]) -> Drawn:
-    """A row for each domain, a column for each class, one image [H, W, 3] each; a missing class stays empty.
-
-    >>> drawn = domain_examples({"photo": {"dog": np.zeros((8, 8, 3), np.uint8)}})
-    >>> drawn.alt
-    'Example images: 1 domain (photo) by 1 class (dog).'
-    """
-    classes = list(dict.fromkeys(name for by_class in images.values() for name in by_class))
-    if not classes:
-        raise InputError("there are no images to show: give {domain: {class: image}}")
-    side = (FULL - 0.6) / max(len(classes), 5)
-    figure = new_figure(0.6 + side * len(classes), side * len(images) + 0.2)
-    grid = figure.subplots(len(images), len(classes), squeeze=False)
-    for panels, (domain, by_class) in zip(grid, images.items(), strict=True):
-        for axes, name in zip(panels, classes, strict=True):
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set_visible(False)
-            if name in by_class:
-                axes.imshow(by_class[name])
-        label = textwrap.fill(domain.replace("_", " "), 9)
-        panels[0].set_ylabel(label, rotation=0, ha="right", va="center")
-    for axes, name in zip(grid[0], classes, strict=True):
-        axes.set_title(name)
-    counts = [
-        f"{len(names)} {one if len(names) == 1 else many} ({', '.join(names)})"
-        for one, many, names in (("domain", "domains", list(images)), ("class", "classes", classes))
-    ]
-    return Drawn(figure, f"Example images: {' by '.join(counts)}.")
-
-
 def _draw_examples(numbers: RunNumbers) -> Drawn:
     assert numbers.examples is not None
     return examples_figure(numbers.examples())
 
 
-def _draw_domains(numbers: RunNumbers) -> Drawn:
-    assert numbers.domain_images is not None
-    return domain_examples(numbers.domain_images())
-
-
-CARDS: tuple[FigureCard[RunNumbers], ...] = (
-    FigureCard(
-        name="examples",
-        section=EXAMPLES,
-        caption="Each method's probabilities for the true class and the likeliest others, from one seed.",
-        draw=_draw_examples,
-        applies=lambda numbers: numbers.examples is not None,
-    ),
-    FigureCard(
-        name="domains",
-        section=DOMAINS,
-        caption="Example images; the target domain was not trained on.",
-        draw=_draw_domains,
-        applies=lambda numbers: numbers.domain_images is not None,
-    ),
+CARD: FigureCard[RunNumbers] = FigureCard(
+    name="examples",
+    section=EXAMPLES,
+    caption="Each method's probabilities for the true class and the likeliest others, from one seed.",
+    draw=_draw_examples,
+    applies=lambda numbers: numbers.examples is not None,
 )

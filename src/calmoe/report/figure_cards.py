@@ -1,20 +1,18 @@
-"""What a figure of a page is: a card with its name, its section, its caption and the function that draws it.
+"""The card of a figure: its name, its section, its caption, the numbers it shows and the function that draws.
 
 A drawing function and its card stand together in one file; `calmoe.report.figure_list` names the files. Page
 and captions follow from the cards, so that no figure lacks a caption or a place.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from calmoe.render.drawing import Drawn, draw_all
-from calmoe.render.grid import Grid
-from calmoe.render.page import Picture, Section
 from calmoe.report.curves import Curves
+from calmoe.report.rows_over_seeds import Rows
 from calmoe.report.sections import SectionCard
-from calmoe.report.tables import Rows
 
 Numbers = TypeVar("Numbers")
 
@@ -100,32 +98,3 @@ def draw_figures(
     applying = {card.name: card for card in cards if card.applies(numbers)}
     drawn, missing = draw_all({name: partial(card.draw, numbers) for name, card in applying.items()})
     return {n: Captioned(figure, applying[n].caption_for(numbers)) for n, figure in drawn.items()}, missing
-
-
-def page_sections(
-    first: Iterable[SectionCard],
-    cards: Sequence[FigureCard[Any]],
-    grids: Mapping[str, Grid],
-    pictures: Mapping[str, Picture],
-    missing: Mapping[str, str],
-    *,
-    protocol: str,
-    hard: bool,
-) -> list[Section]:
-    """The sections of a page that have something to show: those named first, then those of the figures.
-
-    Each holds its tables and its figures, and says why one could not be drawn.
-    """
-    sections = []
-    for section in dict.fromkeys((*first, *(card.section for card in cards))):
-        names = [card.name for card in cards if card.section == section]
-        shown = Section(
-            heading=section.heading,
-            how=section.how_for(hard).format(protocol=protocol),
-            tables=[grid for name, grid in grids.items() if section.holds(name)],
-            figures=[pictures[name] for name in names if name in pictures],
-            notes=[f"Not drawn, {name}: {missing[name]}." for name in names if name in missing],
-        )
-        if shown.tables or shown.figures or shown.notes:
-            sections.append(shown)
-    return sections

@@ -5,7 +5,16 @@ To add a figure, write its function and its card in one of these files; a new fi
 
 from collections.abc import Iterable, Sequence
 
-from calmoe.report import confidence, eta_gamma, examples, frontier, groups, inside_mixture, targets_figures
+from calmoe.report import (
+    confidence_figures,
+    domain_figure,
+    eta_gamma,
+    examples,
+    frontier,
+    group_figures,
+    inside_mixture,
+    targets_figures,
+)
 from calmoe.report.figure_cards import FigureCard, RunNumbers, TargetNumbers
 from calmoe.report.sweeps import sweep_card
 
@@ -19,11 +28,12 @@ def run_figures(swept: Iterable[str] = ()) -> list[FigureCard[RunNumbers]]:
     ['domains', 'sweep_eta', 'eta_gamma']
     """
     cards = [
-        *confidence.CARDS,
-        *groups.CARDS,
+        *confidence_figures.CARDS,
+        *group_figures.CARDS,
         *frontier.CARDS,
         *inside_mixture.CARDS,
-        *examples.CARDS,
+        examples.CARD,
+        domain_figure.CARD,
     ]
     for setting in swept:
         cards += [sweep_card(setting), *([eta_gamma.CARD] if setting == "eta" else [])]

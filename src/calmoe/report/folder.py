@@ -1,6 +1,7 @@
-"""The folder of a report: the files it may have, and how one that has no mark is known."""
+"""The folder of a report: the files it may have, and what an older report left there."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from calmoe.data import PROTOCOLS
@@ -26,6 +27,24 @@ FILES = re.compile(
 
 
 KEYS = {"sources.json": {"spec", "fingerprint"}, "curves.json": {"dataset", "protocol", "seed", "method"}}
+
+
+def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
+    """Folders that an older report on targets wrote in `to`, but for those that are written `now`.
+
+    The command names them and removes nothing: whoever keeps notes beside a page keeps them.
+    """
+    older = []
+    for sources in to.glob("*/sources.json"):
+        folder = sources.parent
+        try:
+            target = read_document(sources)[0]["spec"]["target"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)
+        if own and folder.name not in now and (folder / "report.html").is_file():
+            older.append(folder.name)
+    return sorted(older)
 
 
 def _unmarked(folder: Path) -> set[str]:

@@ -1,6 +1,6 @@
 """The frontier of a temperature: what one temperature alone can reach, method by method."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from matplotlib.ticker import NullLocator
 from calmoe.errors import InputError
 from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_band, draw_legend, new_figure
 from calmoe.render.plots import draw_mark
-from calmoe.report.curves import Curves, reachable
+from calmoe.report.curves import Curves
+from calmoe.report.curves_over_seeds import by_method, mean_text, over_seeds, seed_counts, seeds_text
 from calmoe.report.figure_cards import RunNumbers, curves_card
 from calmoe.report.looks import fewer_seeds, legend_entries, looks
 from calmoe.report.sections import FRONTIER
-from calmoe.report.seeds import by_method, mean_text, over_seeds, seed_counts, seeds_text
 
 LEAST = 0.004  # of the ECE's logarithmic axis
 SHOWN = (2 * LEAST, 0.01)  # ECE and hard ECE that the axes always reach
@@ -85,6 +85,21 @@ def frontier(curves: Sequence[Curves]) -> Drawn:
         f"chose, {easier} and {harder}; then the lowest {harder} of any temperature with {easier} at most "
         f"{' and '.join(map(str, BUDGETS_IN_WORDS))}: {'; '.join(methods_text)}.",
     )
+
+
+def reachable(swept: Mapping[str, Any], budgets: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The lowest hard ECE of any temperature whose ECE is within each budget; NaN where none is.
+
+    `swept` is `curves(...)["frontier"]`; between its temperatures both errors are taken as linear.
+
+    >>> reachable({"ece": [0.1, 0.0, 0.2], "hard_ece": [0.3, 0.2, 0.1]}, [0.1, 0.2]).round(3)
+    array([0.15, 0.1 ])
+    """
+    known = np.arange(len(swept["ece"]))
+    fine = np.linspace(0, known[-1], 50 * known[-1] + 1)
+    total, hard = (np.interp(fine, known, swept[name]) for name in ("ece", "hard_ece"))
+    within = np.where(total <= np.asarray(budgets)[:, None] + 1e-12, hard, np.inf).min(axis=1)
+    return np.where(np.isfinite(within), within, np.nan)
 
 
 def _method_text(seeds: list[Curves], chosen: np.ndarray) -> str:

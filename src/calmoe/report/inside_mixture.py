@@ -12,10 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from calmoe.errors import InputError
 from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_band, draw_legend, new_figure
 from calmoe.report.curves import QUANTILES, Curves
+from calmoe.report.curves_over_seeds import by_method, mean_text, over_seeds, seed_counts, seeds_text
 from calmoe.report.figure_cards import RunNumbers, curves_card
 from calmoe.report.looks import fewer_seeds, legend_entries, looks
 from calmoe.report.sections import INSIDE
-from calmoe.report.seeds import by_method, mean_text, over_seeds, seed_counts, seeds_text
 
 
 @rc_context(STYLE)

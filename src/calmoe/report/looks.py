@@ -1,4 +1,4 @@
-"""How methods look in figures: colours, markers, and their entries in a legend."""
+"""How methods look in figures: their colours, their markers, and what a legend says of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

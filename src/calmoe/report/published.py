@@ -1,4 +1,4 @@
-"""The cells that the paper published, in which of its tables, and with which backbone."""
+"""What the paper published: its tables, with which backbones, and what it calls the targets."""
 
 import tomllib
 from collections.abc import Iterable

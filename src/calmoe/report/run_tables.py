@@ -1,4 +1,4 @@
-"""A run's tables: the paper's, proper scores, paired differences, published cells, sweeps."""
+"""All tables of a run: results, proper scores, paired differences, published cells, sweeps."""
 
 import math
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ from calmoe.report.columns import columns_in
 from calmoe.report.comparison import compare, comparison_table, no_test, verdict
 from calmoe.report.eta_gamma import eta_gamma_table
 from calmoe.report.published import is_published, published, table_of
+from calmoe.report.rows_over_seeds import known_columns, paired, summarise
 from calmoe.report.sources import Sources
 from calmoe.report.sweeps import setting_title, sweep_table
-from calmoe.report.tables import known_columns, main_table, paired, paired_table, summarise
+from calmoe.report.tables import main_table, paired_table
 from calmoe.report.titles import changes, run_title
 
 

@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from calmoe.methods import method_title
-from calmoe.render.grid import signed, telling
-from calmoe.render.wording import listed, many
-from calmoe.report.tables import PairedDifference, Rows
-from calmoe.report.temperatures import shortened
+from calmoe.render.grid import signed
+from calmoe.render.wording import listed, many, shortened, telling
+from calmoe.report.rows_over_seeds import PairedDifference, Rows
 
 PROTOCOLS = {
     "corrected": "temperatures are fitted to convergence, on validation rows that are not augmented",

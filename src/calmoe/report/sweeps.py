@@ -1,4 +1,4 @@
-"""A sweep of one setting: the paper's two panels, their table, and sentences about them.
+"""The sweep of one setting on a page: its figure (the paper's two panels), its table, its sentences.
 
 The rows of a sweep are those of a run with the swept `setting`, its `value` and the `batch` size, which is
 the number of rows where the data have fewer. Where the objective tilts, they also have the mean `perplexity`
@@ -22,17 +22,9 @@ from calmoe.render.wording import count_range, many, shortest
 from calmoe.report.columns import COLUMNS, columns_in
 from calmoe.report.figure_cards import FigureCard, RunNumbers
 from calmoe.report.looks import Look, legend_entries, looks
+from calmoe.report.rows_over_seeds import MISSING, Cell, Rows, known_columns, summarise
 from calmoe.report.sections import SectionCard
-from calmoe.report.tables import (
-    METHOD,
-    MISSING,
-    Cell,
-    Rows,
-    known_columns,
-    main_table,
-    method_entry,
-    summarise,
-)
+from calmoe.report.tables import METHOD, main_table, method_entry
 
 Cells: TypeAlias = Mapping[str, Cell]  # by column
 Swept: TypeAlias = dict[str, dict[float, Cells]]  # by method and value
@@ -88,7 +80,7 @@ def sweep_figure(rows: Rows, protocol: str, default: float | None = None) -> Dra
     columns = {error: title, f"{error}_ts": "after temperature", "accuracy": "accuracy"}
     return Drawn(
         figure,
-        f"Sweep of {setting_title(setting)}, {protocol} protocol, {seeds_text(swept)}. "
+        f"Sweep of {setting_title(setting)}, {protocol} protocol, {seeds_at_values(swept)}. "
         f"{values_text(swept, columns)}.",
     )
 
@@ -120,7 +112,7 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
             for method, values in swept.items()
         ),
     )
-    return narrowed(with_values, list(swept))
+    return trimmed(with_values, list(swept))
 
 
 def sweep_in_words(
@@ -148,14 +140,14 @@ def sweep_in_words(
     return Point(
         f"Sweep of {setting_title(setting)}",
         f"{many(len(values), 'value')} from {shortest(values[0])} to {shortest(values[-1])}, "
-        f"{seeds_text(swept)}, {protocol} "
+        f"{seeds_at_values(swept)}, {protocol} "
         "protocol. A best mean picked from so many flatters itself; where standard errors overlap, nothing "
         "is told apart.",
         bullets,
     )
 
 
-def narrowed(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
+def trimmed(grid: Grid, methods: Sequence[str], empty: Sequence[str] = ()) -> Grid:
     """The grid without the columns titled `empty`; a single method moves from its column to the caption."""
     alone = method_title(methods[0]) if len(methods) == 1 else ""
     drop = (*empty, *([METHOD.title] if alone else []))
@@ -226,7 +218,7 @@ def _raw_and_scaled() -> list[Line2D]:
     ]
 
 
-def seeds_text(swept: Swept) -> str:
+def seeds_at_values(swept: Swept) -> str:
     """How many seeds there are at a value."""
     cells = (cells for by in swept.values() for cells in by.values())
     return count_range((max(cell.n for cell in columns.values()) for columns in cells), "seed")

@@ -21,14 +21,19 @@ from calmoe.render.drawing import (
 )
 from calmoe.render.wording import count_range, listed
 from calmoe.report.columns import column_title, columns_in
-from calmoe.report.confidence import BINS_CAPTION, reliability_axes, reliability_entries, reliability_panel
+from calmoe.report.confidence_figures import (
+    BINS_CAPTION,
+    reliability_axes,
+    reliability_entries,
+    reliability_panel,
+)
 from calmoe.report.curves import ECES, VIEWS, Curves
+from calmoe.report.curves_over_seeds import by_method, mean_text
 from calmoe.report.figure_cards import FigureCard, TargetNumbers, has_curves
 from calmoe.report.looks import fewer_seeds, legend_entries, looks
+from calmoe.report.rows_over_seeds import Rows, Summary, cell_of, summarise
+from calmoe.report.rows_over_targets import MEAN, by_target
 from calmoe.report.sections import BARS, CONFIDENCE, SCATTER, TARGET_RESULTS
-from calmoe.report.seeds import by_method, mean_text
-from calmoe.report.tables import Rows, Summary, cell_of, summarise
-from calmoe.report.targets import MEAN, by_target
 
 MAIN = ("vanilla", "robust", "robust_filtered", "entropic", "robust_brier")  # shown first
 COLUMN_TITLES = listed([column_title(column) for column in columns_in("targets")])

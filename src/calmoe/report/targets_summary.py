@@ -9,6 +9,9 @@ from calmoe.render.page import Point
 from calmoe.render.wording import count_range, listed, many
 from calmoe.report.columns import column_title
 from calmoe.report.comparison import no_test, verdict_in_words
+from calmoe.report.rows_over_seeds import PairedDifference, Rows
+from calmoe.report.rows_over_targets import MEAN, compare_by_target, mean_over_targets, paired_by_target
+from calmoe.report.run_summary import BASELINE, Asked
 from calmoe.report.sentences import (
     difference_text,
     interval_caveat,
@@ -21,9 +24,6 @@ from calmoe.report.sentences import (
     side,
     sides_text,
 )
-from calmoe.report.summary import BASELINE, Asked
-from calmoe.report.tables import PairedDifference, Rows
-from calmoe.report.targets import MEAN, compare_by_target, mean_over_targets, paired_by_target
 from calmoe.report.temperatures import all_separable, consequences, exceptions, not_fitted
 
 VANILLA = method_title(BASELINE)

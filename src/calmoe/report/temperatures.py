@@ -1,11 +1,13 @@
 """Temperatures that are no optimum, in words: in how many models, why, and what "+TS" means there."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from calmoe.calibration.temperature_solvers import FITTED
-from calmoe.report.tables import Row, Rows
+from calmoe.render.wording import many, shortest
+from calmoe.report.rows_over_seeds import Row, Rows
 
-FIRST = 5  # names that a long list keeps
+NAMED = 5  # rows that a note names
 WHY = {
     "separable": "the validation rows are separable (every label already has the highest probability), so no "
     "temperature is optimal and T stays 1: +TS is the raw value there",
@@ -54,15 +56,6 @@ def exceptions(rows: Rows) -> str:
     return f"; in {_models(len(odd), len(rows))} there is no optimum" if odd else ""
 
 
-def shortened(names: Sequence[str]) -> list[str]:
-    """The first names of a long list and how many more there are; a short list as it is.
-
-    >>> shortened("abc"), shortened("abcdefgh")
-    (['a', 'b', 'c'], ['a', 'b', 'c', 'd', 'e', '3 more'])
-    """
-    return [*names] if len(names) <= FIRST + 1 else [*names[:FIRST], f"{len(names) - FIRST} more"]
-
-
 def _status(row: Row) -> str:
     return str(row.get("temperature_status", "optimum"))
 
@@ -71,3 +64,25 @@ def _models(n: int, total: int) -> str:
     if n < total:
         return f"{n} of {total} models"
     return f"all {total} models" if total > 1 else "the one model"
+
+
+def temperature_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each protocol and kind of temperature that is no optimum: which rows, and how many."""
+    odd: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["temperature_status"] not in FITTED:
+            odd.setdefault((row["protocol"], row["temperature_status"]), []).append(row)
+    notes = []
+    for (protocol, status), those in odd.items():
+        names = [
+            f"seed {r['seed']} {r['method']}"
+            + (f" {r['setting']} {shortest(r['value'])}" if "value" in r else "")
+            for r in those
+        ]
+        low, high = (f"{pick(r['temperature'] for r in those):.3g}" for pick in (min, max))
+        notes.append(
+            f"{protocol} protocol: temperature {low}{f' to {high}' * (low != high)}, {status}, in "
+            f"{len(those)} of {many(sum(r['protocol'] == protocol for r in rows), 'row')}: "
+            f"{', '.join(names[:NAMED])}{', …' * (len(names) > NAMED)}"
+        )
+    return notes

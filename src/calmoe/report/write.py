@@ -1,8 +1,6 @@
 """Write the report on one or more run folders: page, tables, figures, their numbers, their sources."""
 
 import json
-import statistics
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -10,31 +8,23 @@ from typing import Any, NamedTuple
 
 from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
-from calmoe.experiments.record import portable
+from calmoe.experiments.environment import portable
 from calmoe.experiments.store import RESULTS
 from calmoe.files import inside, json_bytes
-from calmoe.methods import source as trained_as
 from calmoe.ownership import PAGE, owned, put
 from calmoe.render.drawing import rendered
 from calmoe.render.grid import Grid
 from calmoe.render.page import Picture
-from calmoe.report import targets_page
-from calmoe.report.curves import curves_file, parse_curves
+from calmoe.report.curves_file import curves_file, parse_curves
 from calmoe.report.figure_cards import Captioned, RunNumbers, draw_figures
 from calmoe.report.figure_list import run_figures
-from calmoe.report.folder import REPORT
-from calmoe.report.run_page import has_hard, run_page
+from calmoe.report.folder import REPORT, left_over
+from calmoe.report.images import domain_images, has_images, run_dataset, run_examples
+from calmoe.report.overview import Overview, overview_figures, overview_of, overview_page, overview_tables
+from calmoe.report.run_page import run_page
 from calmoe.report.run_tables import tables
-from calmoe.report.sources import (
-    Rows,
-    Source,
-    Sources,
-    domain_images,
-    has_images,
-    read_targets,
-    run_dataset,
-    run_examples,
-)
+from calmoe.report.sources import Rows, Source, Sources, has_hard, read_targets
+from calmoe.report.timing import timing
 from calmoe.threads import threads
 
 Files = dict[str, bytes]  # by their names in the report's folder
@@ -68,24 +58,6 @@ def figures(
 def _kept(examples: dict[str, Any], files: Files) -> dict[str, Any]:
     files["examples.json"] = json.dumps(examples, separators=(",", ":")).encode()  # pixels: no line each
     return examples
-
-
-def timing(runs: Sequence[Source]) -> dict[str, dict[str, float]]:
-    """By trained method: the median seconds of an epoch after the warm-up, and over how many epochs.
-
-    Over all seeds in all folders; of a model that a later folder replaces, that folder's.
-    """
-    seconds: dict[str, list[float]] = defaultdict(list)
-    for each in runs:
-        for model in each.run.finished():
-            if trained_as(model.method) == model.method and (model.method, model.seed) in each.trained:
-                history = each.run.folder.history(model.key)
-                seconds[model.method] += [entry["seconds"] for entry in history if "seconds" in entry]
-    return {
-        method: {"median_epoch_seconds": round(statistics.median(times), 4), "epochs": len(times)}
-        for method, times in sorted(seconds.items())
-        if times
-    }
 
 
 class Written(NamedTuple):
@@ -123,11 +95,11 @@ def write_report(
             )
         if len(targets) == 1:
             (sources,) = targets.values()
-            older: Sequence[str] = targets_page.left_over(where)
+            older: Sequence[str] = left_over(where)
             made = _run_report(sources, data, pdf)
         else:
-            several = targets_page.overview_of(targets)
-            older = targets_page.left_over(where, several.folders.values())
+            several = overview_of(targets)
+            older = left_over(where, several.folders.values())
             made = _overview_report(several, data, pdf, older)
     put(where, REPORT, made.files)
     return Written(where / PAGE, made.tables, made.figures, made.missing, older)
@@ -159,22 +131,20 @@ def _run_report(sources: Sources, data: Path | None, pdf: bool) -> Made:
     return Made(files, list(grids), list(pictures), missing)
 
 
-def _overview_report(
-    several: targets_page.Overview, data: Path | None, pdf: bool, older: Sequence[str] = ()
-) -> Made:
+def _overview_report(several: Overview, data: Path | None, pdf: bool, older: Sequence[str] = ()) -> Made:
     files: Files = {}
     missing: dict[str, str] = {}
     for target, sources in several.targets.items():
         made = _run_report(sources, data, pdf)
         files |= {f"{several.folders[target]}/{name}": content for name, content in made.files.items()}
         missing |= {f"{target}/{name}": reason for name, reason in made.missing.items()}
-    grids = targets_page.overview_tables(several)
+    grids = overview_tables(several)
     curves = {target: sources.curves for target, sources in several.targets.items()}
-    drawn, undrawn = targets_page.overview_figures(several, curves)
+    drawn, undrawn = overview_figures(several, curves)
     pictures, unsaved = _add_all(files, grids, drawn, several.all, pdf)
     undrawn |= unsaved
     files[RESULTS] = _lines(several.rows)
-    files[PAGE] = targets_page.overview_page(several, grids, pictures, undrawn, older).html().encode()
+    files[PAGE] = overview_page(several, grids, pictures, undrawn, older).html().encode()
     return Made(files, list(grids), list(pictures), missing | undrawn)
 
 

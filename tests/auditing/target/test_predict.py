@@ -19,7 +19,7 @@ from calmoe.auditing.statistics.estimates import predicted_gaps
 from calmoe.auditing.statistics.splits import seeds
 from calmoe.auditing.target.assumption import plausibility
 from calmoe.auditing.target.checks import check_target
-from calmoe.auditing.target.cross_fit import Learned, learn, predicted_mean
+from calmoe.auditing.target.cross_fit import CrossFitted, cross_fitted, predicted_mean
 from calmoe.auditing.target.density import FOLDS, _auc
 from calmoe.auditing.target.losses import losses_of
 from calmoe.auditing.target.scores import _binned
@@ -120,10 +120,10 @@ def test_a_wrong_model_is_corrected_where_the_ratio_is_right_and_the_other_way_r
     true = (copies @ (values + known)) / copies.sum()
     wrong = size * random.normal(size=40)
     there = np.repeat(np.arange(40), copies)
-    learned = Learned(source=wrong, by_fold=wrong[None, there])
+    learned = CrossFitted(source=wrong, by_fold=wrong[None, there])
     right_ratio = predicted_mean(values, known[there], learned, copies / copies.mean())
     assert right_ratio.value == pytest.approx(true)
-    learned = Learned(source=values, by_fold=values[None, there])
+    learned = CrossFitted(source=values, by_fold=values[None, there])
     assert predicted_mean(values, known[there], learned, random.random(40)).value == pytest.approx(true)
 
 
@@ -432,7 +432,7 @@ def test_intervals_cover_and_the_test_keeps_its_level_for_who_knows(name, known)
         drawn, drawn_there = (sample.groups["configuration"] for sample in samples)
         weights = (target.probability / world.probability)[drawn] if known != "gap" else np.ones(2000)
         gap = world.gap if known != "ratio" else np.zeros(len(world.gap))
-        learned = Learned(source=gap[drawn], by_fold=np.tile(gap[drawn_there], (FOLDS, 1)))
+        learned = CrossFitted(source=gap[drawn], by_fold=np.tile(gap[drawn_there], (FOLDS, 1)))
         accuracy = predicted_mean(here.residual, there.confidence, learned, weights, noise=here.noise)
         errors.append((accuracy.value - target.accuracy) / accuracy.standard_error)
         ratio = SimpleNamespace(weights=weights)
@@ -481,7 +481,7 @@ def test_the_tests_p_value_is_the_middle_one_of_three_splits():
     alone = []
     for seed in seeds(5, 3):
         ratio = density_ratio(here, there, seed=seed)
-        learned = learn(here.features(), there.features(), here.residual, ratio.fold, seed)
+        learned = cross_fitted(here.features(), there.features(), here.residual, ratio.fold, seed)
         alone.append(plausibility(there, learned.by_fold, here, learned.source, ratio).p_value)
     found = predict_target(source, target, seed=5).plausibility
     assert len({*alone}) == found.splits == 3

@@ -3,7 +3,8 @@
 import numpy as np
 
 from calmoe.auditing.statistics.estimates import Estimate
-from calmoe.render.grid import Entry, Heading, decimal, interval, number, signed
+from calmoe.render.grid import Entry, Heading, interval, number, signed
+from calmoe.render.wording import decimal
 
 
 def in_words(estimate: Estimate) -> str:

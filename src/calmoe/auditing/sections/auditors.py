@@ -1,4 +1,4 @@
-"""Auditors: the moments E[r_k φ(f) (Y − f)], expert by expert and level by level (multiaccuracy).
+"""The audit's section on auditors: the moments E[r_k φ(f) (Y − f)], by expert and level (multiaccuracy).
 
 φ are the indicators of equal-width bins, or hats: piecewise linear, 1 at one node j/B and 0 at the others.
 Both add up to 1 at every f, so that all moments of a kind together sum to E[Y − f].
@@ -19,8 +19,9 @@ from calmoe.auditing.sections.section import Findings, Inside, Material, PageSec
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, within
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
-from calmoe.render.grid import Grid, decimal, interval, label, number, signed
+from calmoe.render.grid import Grid, interval, label, number, signed
 from calmoe.render.page import Picture, Point
+from calmoe.render.wording import decimal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -77,7 +78,7 @@ def levels(confidence: np.ndarray, bins: int, kind: Kind = "indicator") -> np.nd
     return np.maximum(1 - np.abs(confidence[:, None] * bins - np.arange(bins + 1)), 0.0)
 
 
-def check_size(experts: int, bins: int) -> None:
+def check_number(experts: int, bins: int) -> None:
     """Refuse more auditors than a machine can hold, before the work begins."""
     if experts * bins > MOST_AUDITORS:
         raise InputError(
@@ -96,7 +97,7 @@ def auditors(
 ) -> Auditors:
     """All moments of one kind; the critical value is the quantile of the largest |z| in their joint law."""
     experts, n = configurations.num_experts, len(configurations)
-    check_size(experts, bins)
+    check_number(experts, bins)
     nodes = (np.arange(bins) + 0.5) / bins if kind == "indicator" else np.arange(bins + 1) / bins
     means = _means(configurations, kind, bins, experts * len(nodes))
     covariance = (means.products - np.outer(means.moments, means.moments)) / n
@@ -284,7 +285,7 @@ def _largest_table(auditors: Auditors, mixed: bool) -> Grid:
 
 
 def _check(material: Material) -> None:
-    check_size(material.predictions.num_experts, material.bins)
+    check_number(material.predictions.num_experts, material.bins)
 
 
 def _compute(material: Material, inside: Inside) -> Findings:

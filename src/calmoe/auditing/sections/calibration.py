@@ -1,4 +1,4 @@
-"""Calibration of the aggregate and of each expert, and the balance that ties them together.
+"""The audit's section on calibration: of the aggregate, of each expert, and the balance between them.
 
 The audit judges expert k by the class that the expert itself predicts, on its routing-weighted view
 dQ_k ∝ r_k dP and on the rows where it leads. If all experts are calibrated on their views, the mixture has
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from calmoe.auditing.audit_report import AuditReport
 
-FEWEST = 30  # effective rows: with fewer, the audit does not judge an expert
+FEWEST_EFFECTIVE = 30  # effective rows: with fewer, the audit does not judge an expert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ def _expert(
 
     def ece_under(weights: np.ndarray) -> Estimate:
         total = weights.sum()
-        if total <= 0 or total**2 / (weights**2).sum() < FEWEST:
+        if total <= 0 or total**2 / (weights**2).sum() < FEWEST_EFFECTIVE:
             return NONE
         return binned_gap(residual, index, bins, weights, level, noise=noise)
 

@@ -1,8 +1,9 @@
-"""Certificates: what no reweighting within a KL radius can exceed (the paper's value-level bound).
+"""The audit's section on certificates: what no reweighting within a KL radius can exceed.
 
-For every density a with KL(a) ≤ ε and every η > 0: E_a[L] ≤ (log E[e^{ηL}] + ε) / η, entropic risk plus ε/η.
-Minimised over η this is exactly the largest E_a[L] over all reweightings of rows, labels included, so that it
-also covers those of configurations. Three losses say something about the ECE under a, Σ_b |E_a[D 1_b]|:
+This is the paper's value-level bound. For every density a with KL(a) ≤ ε and every η > 0: E_a[L] ≤ (log
+E[e^{ηL}] + ε) / η, entropic risk plus ε/η. Minimised over η this is exactly the largest E_a[L] over all
+reweightings of rows, labels included, so that it also covers those of configurations. Three losses say
+something about the ECE under a, Σ_b |E_a[D 1_b]|:
 
 - the squared residual D² (the paper's): ECE_a ≤ E_a|D| ≤ √E_a[D²];
 - the cross-entropy, which is never below D²: again the root. It has no bound, so neither has its population;
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
 ENOUGH = 100  # effective rows: with fewer, a sample's entropic risk rests on a handful of rows
-SOME = 200_000  # rows that stand for all where the report only compares
+STAND_FOR_ALL = 200_000  # rows that stand for all where the report only compares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +179,7 @@ def _if_calibrated(
     confidence: np.ndarray, index: np.ndarray, bins: int, radii: tuple[float, ...]
 ) -> np.ndarray:
     """The signed certificate on these rows if m(S) = f: each row comes true with probability f. [R]"""
-    some = slice(None, None, -(-len(confidence) // SOME))
+    some = slice(None, None, -(-len(confidence) // STAND_FOR_ALL))
     f, binned = confidence[some], np.concatenate([index[some]] * 2)
     outcomes, chances = np.concatenate([1 - f, -f]), np.concatenate([f, 1 - f])
     mass = chances / chances.sum()

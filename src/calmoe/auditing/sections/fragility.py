@@ -1,5 +1,6 @@
-"""Fragility: the worst calibration error over reweightings of the configurations within a KL radius.
+"""The audit's section on fragility: the worst calibration error that a reweighting can force.
 
+Within a KL radius ε of the configurations as they are:
 F(ε) = sup { Σ_b |E[a(S) (m(S) − f) 1_b]| : E[a] = 1, KL(a) ≤ ε } = max over signs s of sup E[a s_b (m − f)],
 and for given signs the best a is the exponential tilt of s_b (m − f). An adversary chooses its signs on
 earlier rows, tilts the judged rows by what it learned from earlier rows (`statistics.sequential`), and is
@@ -30,7 +31,7 @@ from calmoe.auditing.presentation.figures import (
     Figure,
 )
 from calmoe.auditing.presentation.numbers import cells, headings, in_words
-from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
 from calmoe.auditing.statistics.adversaries import ATTACKS, Attack, Seen
 from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_gap, normal, within
 from calmoe.auditing.statistics.sequential import Learned, learn
@@ -307,32 +308,26 @@ def _compute(material: Material, inside: Inside) -> Findings:
     return Findings({"fragility": curves}, {"region reweighting": why} if one_leads else {})
 
 
-def _summary(report: "AuditReport") -> Point | None:
-    return None if report.fragility is None else Point("Fragility", sentences(report.fragility))
+def _summary(fragility: Fragility, report: "AuditReport") -> Point:
+    return Point("Fragility", sentences(fragility))
 
 
-def _figures(report: "AuditReport") -> list[Figure]:
-    if report.fragility is None:
-        return []
-    return [Figure("fragility", CAPTION, COLUMN, 3.1, partial(draw_curves, report.fragility))]
+def _figures(fragility: Fragility, report: "AuditReport") -> list[Figure]:
+    return [Figure("fragility", CAPTION, COLUMN, 3.1, partial(draw_curves, fragility))]
 
 
-def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
-    if report.fragility is None:
-        return None
+def _page(fragility: Fragility, report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
     return PageSection(
         heading="Fragility",
         how="Each point is a reweighting chosen without the labels it is shown on: the true worst "
         "case is at least that bad.",
-        folded=[_curves_table(report.fragility)],
+        folded=[_curves_table(fragility)],
         figures=pictures,
     )
 
 
-def _files(report: "AuditReport") -> dict[str, bytes]:
-    if report.fragility is None:
-        return {}
-    tensors = {name: np.ascontiguousarray(array) for name, array in report.fragility.reweightings().items()}
+def _files(fragility: Fragility, report: "AuditReport") -> dict[str, bytes]:
+    tensors = {name: np.ascontiguousarray(array) for name, array in fragility.reweightings().items()}
     return {"reweightings.safetensors": safetensors.numpy.save(tensors)}
 
 
@@ -340,8 +335,8 @@ SECTION = Section(
     name="fragility",
     cost=1,
     compute=_compute,
-    summary=_summary,
-    figures=_figures,
-    page=_page,
-    files=_files,
+    summary=if_found("fragility", _summary, None),
+    figures=if_found("fragility", _figures, []),
+    page=if_found("fragility", _page, None),
+    files=if_found("fragility", _files, {}),
 )

@@ -1,5 +1,6 @@
-"""Hidden miscalibration: E|m(S) − f| against the level-set error, which is all that an ECE sees.
+"""The audit's section on hidden miscalibration: what cancels between configurations, unseen by any ECE.
 
+E|m(S) − f| is set against the level-set error, which is all that an ECE sees.
 sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g learned on other
 rows, is an honest lower bound: it errs on the low side only, by what g has not learned. Several random splits
 choose the other rows; `statistics.splits` makes one answer out of all.
@@ -11,21 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
-from sklearn.tree import DecisionTreeRegressor
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.glossary import rate_name
 from calmoe.auditing.presentation.numbers import cells, headings, in_words
-from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
 from calmoe.auditing.statistics.estimates import (
     Estimate,
     at_least,
     binned_gap,
-    normal,
-    proportion,
     spread,
-    within,
 )
+from calmoe.auditing.statistics.rules import Rule, rules_of
 from calmoe.auditing.statistics.sequential import Learned, learn
 from calmoe.auditing.statistics.splits import how_many, level_each, middle, one_bound, one_p_value, seeds
 from calmoe.defaults import BINS, LEVEL
@@ -37,18 +35,6 @@ if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
 STRATUM = 50  # rows of nearly equal confidence among which the test exchanges residuals
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Configurations that a reader can name: how many they are, and which way they are off.
-
-    The intervals of all gaps, in all rules of all splits, hold together; so do those of all shares.
-    """
-
-    text: str
-    share: Estimate
-    gap: Estimate  # E[Y − f | rule]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +124,7 @@ def _split(
         cancelled=_lower(judged, witness - signs[binned], noise, each),
         p_calibrated=_p_calibrated(judged, configurations.confidence[learned.rows], learned.expected),
         p_hidden=_p_hidden(configurations, learned, seed),
-        rules=_rules(configurations, learned, index, bins, 1 - (1 - level) / splits),
+        rules=rules_of(configurations, learned, index, bins, 1 - (1 - level) / splits),
     )
 
 
@@ -192,64 +178,6 @@ def _detrended(values: np.ndarray, f: np.ndarray, stratum: np.ndarray) -> np.nda
     slope = np.bincount(stratum, values * f) / np.where(squares > 1e-16, squares, np.inf)
     rest = values - slope[stratum] * f
     return np.where(np.abs(rest) > 1e-12, rest, 0.0)
-
-
-def _rules(
-    configurations: Configurations, learned: Learned, index: np.ndarray, bins: int, level: float
-) -> tuple[Rule, ...]:
-    """The leaves of a small tree on readable features, grown on the first block less the bins' own gaps.
-
-    Shares and gaps are those of the judged rows; with n rules, each interval has level 1 − (1 − level)/n.
-    """
-    experts, residual = configurations.num_experts, configurations.residual
-    leads = configurations.leading[:, None] == np.arange(experts if experts > 1 else 0)
-    columns = {
-        "routing entropy": configurations.entropy,
-        "disagreement": configurations.disagreement,
-        "plain average − mixture": configurations.dissent,
-    }
-    readable = np.column_stack([leads, *columns.values()])
-    names = [*(f"expert {k} leads" for k in range(leads.shape[1])), *columns]
-    taught, judged = learned.taught, learned.rows
-    counts = np.bincount(index[taught], minlength=bins)
-    gaps = np.bincount(index[taught], residual[taught], minlength=bins) / np.maximum(counts, 1)
-    least = max(50, len(taught) // 20)
-    tree = DecisionTreeRegressor(max_leaf_nodes=6, min_samples_leaf=least, random_state=0)
-    tree.fit(readable[taught], residual[taught] - gaps[index[taught]])
-    leaf = tree.apply(readable[judged].astype(np.float32))
-    nodes = np.unique(leaf)
-    rules = []
-    for node in nodes:
-        rows = judged[leaf == node]
-        gaps_here, each = residual[rows], 1 - (1 - level) / len(nodes)
-        error = spread(gaps_here, configurations.noise[rows])
-        gap = within(normal(float(gaps_here.mean()), error, each), -1.0, 1.0)
-        share = proportion(len(rows) / len(judged), len(judged), each)
-        rules.append(Rule(_path(tree.tree_, int(node), names), share, gap))
-    return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share.value)))
-
-
-def _path(tree: object, leaf: int, names: list[str]) -> str:
-    """The conditions on the way to a leaf in words, with only the tightest bound of each feature."""
-    left, right = tree.children_left, tree.children_right  # type: ignore[attr-defined]
-    feature, threshold = tree.feature, tree.threshold  # type: ignore[attr-defined]
-    parent = {int(child): node for side in (left, right) for node, child in enumerate(side) if child >= 0}
-    conditions: dict[tuple[int, bool], str] = {}
-    node = leaf
-    while node in parent:
-        above = parent[node]
-        name, upper = names[feature[above]], int(left[above]) == node
-        if name.endswith("leads"):
-            text = f"not {name}" if upper else name
-        else:
-            value = f"{threshold[above]:.3g}".replace("-", "−")
-            text = f"{name} {'≤' if upper else '>'} {value}"
-        conditions.setdefault((int(feature[above]), upper), text)  # upward from the leaf: tightest first
-        node = above
-    words = list(dict.fromkeys(reversed(conditions.values())))
-    if any(word.startswith("expert") for word in words):
-        words = [word for word in words if not word.startswith("not expert")]
-    return " and ".join(words) or "all configurations"
 
 
 # --- how the report shows it --------------------------------------------------------------------------------
@@ -312,20 +240,24 @@ def _compute(material: Material, inside: Inside) -> Findings:
     return Findings({"hidden": material.measured(hidden, inside)})
 
 
-def _summary(report: "AuditReport") -> Point | None:
-    return None if report.hidden is None else Point("Hidden miscalibration", sentences(report.hidden))
+def _summary(hidden: Hidden, report: "AuditReport") -> Point:
+    return Point("Hidden miscalibration", sentences(hidden))
 
 
-def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
-    if report.hidden is None:
-        return None
+def _page(hidden: Hidden, report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
     return PageSection(
         heading="Hidden miscalibration",
         how="A witness, learned on other rows, bounds E|m(S) − f| from below; what cancels inside a "
         "bin is calibrated by proportions only. A small second p-value says that configurations of "
         "equal confidence differ.",
-        tables=[_bounds_table(report.hidden), _rules_table(report.hidden, rate_name(report.of))],
+        tables=[_bounds_table(hidden), _rules_table(hidden, rate_name(report.of))],
     )
 
 
-SECTION = Section(name="hidden miscalibration", cost=3, compute=_compute, summary=_summary, page=_page)
+SECTION = Section(
+    name="hidden miscalibration",
+    cost=3,
+    compute=_compute,
+    summary=if_found("hidden", _summary, None),
+    page=if_found("hidden", _page, None),
+)

@@ -1,4 +1,4 @@
-"""Reliability: how often rows of a confidence come true, overall and in the groups that the file names."""
+"""The audit's section on reliability: how often rows of a confidence come true, overall and by group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from calmoe.auditing.audit_report import AuditReport
 
-FEWEST = 100  # rows of a group: with fewer, an ECE's interval says next to nothing
-MOST = 40  # groups in the table
+FEWEST_IN_GROUP = 100  # rows of a group: with fewer, an ECE's interval says next to nothing
+MOST_LISTED = 40  # groups in the table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +65,10 @@ def surface(
     groups = [
         _group(name, configurations, mask, bins, level)
         for name, mask in group_masks(predictions.groups).items()
-        if FEWEST <= mask.sum() < len(configurations)
+        if FEWEST_IN_GROUP <= mask.sum() < len(configurations)
     ]
     groups.sort(key=lambda group: -group.ece.value)
-    return Surface(diagram=_diagram(configurations, bins, level), groups=tuple(groups[:MOST]))
+    return Surface(diagram=_diagram(configurations, bins, level), groups=tuple(groups[:MOST_LISTED]))
 
 
 def _diagram(configurations: Configurations, bins: int, level: float) -> Diagram:
@@ -135,7 +135,7 @@ def group_table(groups: Sequence[Group], rate: str) -> Grid:
     columns = headings(
         ("group", "group"), ("rows", "rows"), (rate, "accuracy*"), ("ECE", "ece*"), ("balance", "balance*")
     )
-    return Grid(f"Groups of at least {FEWEST} rows, the worst calibrated first", columns, (rows,))
+    return Grid(f"Groups of at least {FEWEST_IN_GROUP} rows, the worst calibrated first", columns, (rows,))
 
 
 def _compute(material: Material, inside: Inside) -> Findings:

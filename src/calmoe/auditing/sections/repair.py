@@ -1,8 +1,9 @@
-"""What a repair would gain: `RoutingRecalibration` against the plain temperature, on rows new to both.
+"""The audit's section on repair: what one by routing gains over a temperature, on rows new to both.
 
-Rows come in the blocks of `statistics.sequential`: a temperature and a repair, both fitted on earlier rows,
-answer each later block. The witness of the miscalibration that remains learns in the same order, from blocks
-already answered: no model judges a row that it saw, or that came before a row it saw.
+The repair is `RoutingRecalibration`. Rows come in the blocks of `statistics.sequential`: a temperature and a
+repair, both fitted on earlier rows, answer each later block. The witness of the miscalibration that remains
+learns in the same order, from blocks already answered: no model judges a row that it saw, or that came before
+a row it saw.
 """
 
 import warnings
@@ -16,9 +17,9 @@ import torch
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.numbers import headings
-from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
 from calmoe.auditing.statistics.estimates import Estimate, at_least, binned_gap, mean, spread, within
-from calmoe.auditing.statistics.sequential import FEWEST, blocks, learn
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, blocks, learn
 from calmoe.calibration import CalibrationWarning
 from calmoe.calibration.routing_recalibration import RoutingRecalibration
 from calmoe.defaults import BINS, LEVEL
@@ -26,13 +27,14 @@ from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
-from calmoe.render.grid import Entry, Grid, decimal, interval, label, number, signed
+from calmoe.render.grid import Entry, Grid, interval, label, number, signed
 from calmoe.render.page import Picture, Point
+from calmoe.render.wording import decimal
 
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
-MOST = 50_000  # rows that a repair learns from
+MOST_TO_FIT = 50_000  # rows that a repair learns from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ def repair(
     possible = np.isfinite(losses[0])
     ends = np.cumsum([len(rows) for rows, _ in fits])[:-1]
     order = np.split(np.arange(len(labels)), ends)
-    everyone = np.random.default_rng(seed).permutation(len(predictions))[:MOST]
+    everyone = np.random.default_rng(seed).permutation(len(predictions))[:MOST_TO_FIT]
     final = _fit(predictions, np.sort(everyone), seed)
     return Repair(
         rows=len(labels),
@@ -131,7 +133,7 @@ def later_fits(predictions: Predictions, seed: int = 0) -> list[tuple[np.ndarray
     """The rows of each later block, and the repair fitted on earlier rows."""
     parts = blocks(len(predictions), seed)
     return [
-        (parts[i], _fit(predictions, np.concatenate(parts[:i][::-1])[:MOST], seed))
+        (parts[i], _fit(predictions, np.concatenate(parts[:i][::-1])[:MOST_TO_FIT], seed))
         for i in range(1, len(parts))
     ]
 
@@ -234,41 +236,39 @@ def comparison_table(repair: Repair) -> Grid:
 
 def _compute(material: Material, inside: Inside) -> Findings:
     rows = len(material.predictions)
-    if rows < FEWEST:
-        reason = f"there are {rows} rows; fitting on some and judging others needs {FEWEST}"
+    if rows < FEWEST_TO_LEARN:
+        reason = f"there are {rows} rows; fitting on some and judging others needs {FEWEST_TO_LEARN}"
         return Findings({"repair": None}, {"repair": reason})
-    compared = repair(
-        material.predictions,
-        of=material.of,
-        bins=material.bins,
-        level=material.level,
-        seed=material.seed,
-    )
-    return Findings({"repair": compared})
+    return Findings({"repair": repair(material.predictions, **material.options)})
 
 
-def _summary(report: "AuditReport") -> Point | None:
-    return None if report.repair is None else Point("Repair", sentences(report.repair))
+def _summary(repair: Repair, report: "AuditReport") -> Point:
+    return Point("Repair", sentences(repair))
 
 
-def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
-    if report.repair is None:
-        return None
-    notes = [f"Fitted on all rows: {report.repair.message}."]
-    if impossible := report.repair.impossible:
+def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
+    notes = [f"Fitted on all rows: {repair.message}."]
+    if impossible := repair.impossible:
         notes.append(f"{impossible} rows give their label probability zero and are left out of the NLL.")
     return PageSection(
         heading="Repair",
         how="Both columns are on rows that neither was fitted on; an interval of the change that lies below "
         "zero is a gain. A repair that is not surely better by cross-validation is not made: the columns are "
         "then equal.",
-        tables=[comparison_table(report.repair)],
+        tables=[comparison_table(repair)],
         notes=notes,
     )
 
 
-def _files(report: "AuditReport") -> dict[str, bytes]:
-    return {} if report.repair is None else {"repair.json": json_bytes(report.repair.fitted.to_dict())}
+def _files(repair: Repair, report: "AuditReport") -> dict[str, bytes]:
+    return {"repair.json": json_bytes(repair.fitted.to_dict())}
 
 
-SECTION = Section(name="repair", cost=2, compute=_compute, summary=_summary, page=_page, files=_files)
+SECTION = Section(
+    name="repair",
+    cost=2,
+    compute=_compute,
+    summary=if_found("repair", _summary, None),
+    page=if_found("repair", _page, None),
+    files=if_found("repair", _files, {}),
+)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.figures import Figure
-from calmoe.auditing.statistics.sequential import FEWEST, Learned, learn
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, Learned, learn
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 from calmoe.render.page import Picture, Point
@@ -66,10 +66,15 @@ class Material:
                 "there is one expert: its confidence is the whole configuration, behind which nothing "
                 "can hide"
             )
-        if rows < FEWEST:
+        if rows < FEWEST_TO_LEARN:
             few = "is 1 row" if rows == 1 else f"are {rows} rows"
-            return f"there {few}; learning from some and judging others needs at least {FEWEST}"
+            return f"there {few}; learning from some and judging others needs at least {FEWEST_TO_LEARN}"
         return None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the caller asked, as keyword arguments."""
+        return {"of": self.of, "bins": self.bins, "level": self.level, "seed": self.seed}
 
 
 class Findings(NamedTuple):
@@ -98,3 +103,13 @@ class Section:
     files: Callable[["AuditReport"], Mapping[str, bytes]] = lambda report: {}
     asked: Callable[[Material], bool] = lambda material: True
     check: Callable[[Material], None] = lambda material: None
+
+
+def if_found(field: str, show: Callable[..., T], otherwise: T) -> Callable[..., T]:
+    """`show(finding, report, …)` where the audit filled this field of the report, else `otherwise`."""
+
+    def shown(report: "AuditReport", *pictures: Sequence[Picture]) -> T:
+        finding = getattr(report, field)
+        return otherwise if finding is None else show(finding, report, *pictures)
+
+    return shown

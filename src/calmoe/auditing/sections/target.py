@@ -1,4 +1,4 @@
-"""A target that may lack labels: what the source says about it, and a test of the assumption behind."""
+"""The audit's section on a target: what the source says about it, and a test of the assumption behind."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,9 +9,9 @@ import numpy as np
 from calmoe.auditing.presentation.figures import BLACK, BLUE, COLUMN, VERMILION, Figure
 from calmoe.auditing.presentation.glossary import rate_name
 from calmoe.auditing.presentation.numbers import cells, headings, in_words
-from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
 from calmoe.auditing.statistics.estimates import Estimate
-from calmoe.auditing.statistics.sequential import FEWEST
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.target.assumption import Plausibility
 from calmoe.auditing.target.checks import check_targets
 from calmoe.auditing.target.predict import Target, predict_checked
@@ -166,35 +166,23 @@ def _check(material: Material) -> None:
 def _compute(material: Material, inside: Inside) -> Findings:
     rows, target = len(material.predictions), material.target
     assert target is not None
-    if rows < FEWEST:
-        reason = f"there are {rows} labelled rows; predicting needs at least {FEWEST}"
+    if rows < FEWEST_TO_LEARN:
+        reason = f"there are {rows} labelled rows; predicting needs at least {FEWEST_TO_LEARN}"
         return Findings({"target": None}, {"target": reason})
-    predicted = predict_checked(
-        material.predictions,
-        target,
-        material.labelled_target,
-        of=material.of,
-        bins=material.bins,
-        level=material.level,
-        seed=material.seed,
-    )
+    files = (material.predictions, target, material.labelled_target)
+    predicted = predict_checked(*files, **material.options)
     return Findings({"target": predicted})
 
 
-def _summary(report: "AuditReport") -> Point | None:
-    return None if report.target is None else Point("Target", sentences(report.target, rate_name(report.of)))
+def _summary(target: Target, report: "AuditReport") -> Point:
+    return Point("Target", sentences(target, rate_name(report.of)))
 
 
-def _figures(report: "AuditReport") -> list[Figure]:
-    if report.target is None:
-        return []
-    return [Figure("target", CAPTION, COLUMN, 2.8, partial(draw_diagrams, report.target))]
+def _figures(target: Target, report: "AuditReport") -> list[Figure]:
+    return [Figure("target", CAPTION, COLUMN, 2.8, partial(draw_diagrams, target))]
 
 
-def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
-    target = report.target
-    if target is None:
-        return None
+def _page(target: Target, report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
     ratio = target.ratio
     notes = [
         f"{ratio.effective:,.0f} effective source rows; AUC {in_words(ratio.auc)}; the ratio was clipped at "
@@ -226,7 +214,7 @@ SECTION = Section(
     compute=_compute,
     asked=_asked,
     check=_check,
-    summary=_summary,
-    figures=_figures,
-    page=_page,
+    summary=if_found("target", _summary, None),
+    figures=if_found("target", _figures, []),
+    page=if_found("target", _page, None),
 )

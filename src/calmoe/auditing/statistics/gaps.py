@@ -1,4 +1,4 @@
-"""The rest of the ECE family with intervals: sums of |gap| over overlapping cells, and an integral of |gap|.
+"""The class-wise, the experts' and the smooth ECE with intervals: gaps of cells that overlap.
 
 The class-wise ECE and the experts' average ECE are sums of |E[v 1_cell]| where a row lies in several cells,
 one a class or one an expert; the smooth ECE is an integral of |E[D K_σ(t, f)]|. `total_gap` estimates all of
@@ -19,7 +19,7 @@ from calmoe.metrics.smooth import diffused, on_grid, smooth_ece, to_cosines
 from calmoe.predictions import Predictions
 
 ROWS = 100_000  # rows that give the correlations between cells; all rows give the variances
-MOST = 3000  # cells: with more, their correlations count as zero
+MOST_GAPS = 3000  # cells: with more, their correlations count as zero
 GRID = 256  # intervals of [0, 1] for the kernel
 NARROWEST = 0.01  # bandwidth
 
@@ -56,10 +56,10 @@ def celled_gap(
         ends = np.arange(0, picked.size + 1, picked.shape[1])
         table = csr_array((worth.ravel(), picked.ravel(), ends), shape=(len(picked), size))
         taken += len(picked)
-        products = products + table.T @ table if size <= MOST else products
+        products = products + table.T @ table if size <= MOST_GAPS else products
     used = np.flatnonzero(counts)
     gaps, squares, expected, counts = (total[used] / rows for total in (gaps, squares, expected, counts))
-    if size <= MOST:
+    if size <= MOST_GAPS:
         covariance = products[used][:, used].toarray() / taken - np.outer(gaps, gaps)
     else:
         covariance = np.diag(squares - gaps**2)

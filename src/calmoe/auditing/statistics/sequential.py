@@ -1,4 +1,4 @@
-"""m(S) − f, learned from the past only: a model of earlier rows judges every row.
+"""Learn where probabilities are off, m(S) − f, from earlier rows only: no model judges its own past.
 
 Ordinary cross-fitting lets fold 1 teach the judge of fold 2 and fold 2 that of fold 1. Where there is nothing
 to learn, the folds' sums are then correlated and their mean varies more than its standard error says. Here
@@ -16,10 +16,10 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.statistics.boosting import small_trees
 
 FIRST, LATER = 0.4, 3  # the share of rows that only teach, and how many blocks are judged
-MOST = 200_000  # rows that a model learns from
+MOST_TO_LEARN = 200_000  # rows that a model learns from
 MANY = 20_000  # rows: with as many, a larger model pays
-SOME = 20_000  # rows of the past that a block keeps at hand
-FEWEST = 200  # rows: with fewer, there is nothing to learn from
+MOST_KEPT = 20_000  # rows of the past that a block keeps at hand
+FEWEST_TO_LEARN = 200  # rows: with fewer, there is nothing to learn from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Learned:
     block: np.ndarray  # [J] 1, 2, …
     expected: np.ndarray  # [J] ĥ(S)
     taught: np.ndarray  # indices of the first block
-    past: tuple[np.ndarray, ...]  # for each judged block: indices of earlier rows, at most SOME
+    past: tuple[np.ndarray, ...]  # for each judged block: indices of earlier rows, at most MOST_KEPT
     recalled: tuple[np.ndarray, ...]  # and what the block's model, which learned from these, predicts there
 
     def parts(self) -> list[np.ndarray]:
@@ -51,12 +51,12 @@ def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray]
     parts = parts or blocks(len(residual), seed)
     expected, recalled, kept = [], [], []
     for i in range(1, len(parts)):
-        past = np.concatenate(parts[:i][::-1])[:MOST]  # rows are in random order, the latest first
+        past = np.concatenate(parts[:i][::-1])[:MOST_TO_LEARN]  # rows are in random order, the latest first
         rounds = 50 if len(past) < MANY else 100
         model = HistGradientBoostingRegressor(
             learning_rate=0.06, max_iter=rounds, **small_trees(len(past), seed)
         )
-        kept.append(past[:SOME])
+        kept.append(past[:MOST_KEPT])
         with threadpool_limits(1, user_api="openmp"):  # the same sums on every machine, busy or not
             model.fit(features[past], residual[past])
             expected.append(model.predict(features[parts[i]]))

@@ -1,4 +1,4 @@
-"""Is E[Y | S] the same on the target? A test on labelled target rows, even few.
+"""Test whether E[Y | S] is the same on the target, as every prediction assumes; a few labelled rows do.
 
 If it is, residuals Y − m(S) have the same weighted mean along every direction g(S), on target rows and on
 source rows weighted by a(S): E_target[g (Y − m)] = E_source[a g (Y − m)], whatever the learned m lacks. The
@@ -15,11 +15,11 @@ from scipy.stats import norm
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.splits import FEWER, one_p_value, seeds
-from calmoe.auditing.target.cross_fit import learn
+from calmoe.auditing.target.cross_fit import cross_fitted
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.defaults import LEVEL
 
-FEWEST = 30  # labelled target rows that the test needs
+FEWEST_LABELLED = 30  # labelled target rows that the test needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +100,6 @@ def over_splits(
     p_values, features, asked = [first.p_value], here.features(), labelled.features()
     for split_seed in seeds(seed, FEWER)[1:]:
         ratio = density_ratio(here, there, level=level, seed=split_seed)
-        learned = learn(features, asked, here.residual, ratio.fold, split_seed)
+        learned = cross_fitted(features, asked, here.residual, ratio.fold, split_seed)
         p_values.append(plausibility(labelled, learned.by_fold, here, learned.source, ratio, level).p_value)
     return replace(first, p_value=one_p_value(p_values), splits=len(p_values))

@@ -1,10 +1,10 @@
-"""Whether two files can be predictions of one mixture on different rows."""
+"""Check that a source and a target can be compared: one mixture, different rows, enough of them."""
 
 import numpy as np
 import torch
 
-from calmoe.auditing.target.assumption import FEWEST as FEWEST_LABELLED
-from calmoe.auditing.target.density import FEWEST
+from calmoe.auditing.target.assumption import FEWEST_LABELLED
+from calmoe.auditing.target.density import FEWEST_ROWS
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
@@ -45,8 +45,8 @@ def _why_unfit(source: Predictions, target: Predictions, role: str) -> str | Non
             return (
                 f"the source has {ours} {what} and the {role} {theirs}: give predictions of the same mixture"
             )
-    if role == "target" and len(target) < FEWEST:
-        return f"the target has {len(target)} rows; at least {FEWEST} are needed to know it"
+    if role == "target" and len(target) < FEWEST_ROWS:
+        return f"the target has {len(target)} rows; at least {FEWEST_ROWS} are needed to know it"
     if role == "labelled target" and target.labels is None:
         return "the labelled target carries no labels: give rows that do, or leave it out"
     if role == "labelled target" and len(target) < FEWEST_LABELLED:

@@ -18,13 +18,13 @@ from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.statistics.boosting import small_trees
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, normal
-from calmoe.auditing.statistics.sequential import MOST
+from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
 from calmoe.auditing.target.density import FOLDS
 from calmoe.defaults import LEVEL
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learned:
+class CrossFitted:
     """μ(S) − E_f[Z] of a value Z: for source rows by the model of the other folds, for target rows by all."""
 
     source: np.ndarray  # [n]
@@ -36,13 +36,13 @@ class Learned:
         return self.by_fold.mean(axis=0)
 
 
-def learn(
+def cross_fitted(
     source: np.ndarray, target: np.ndarray, values: np.ndarray, fold: np.ndarray, seed: int = 0
-) -> Learned:
+) -> CrossFitted:
     """Gradient boosting of the values [n] on the source's features [n, F], fold by fold."""
     expected, answers = np.empty(len(values)), np.empty((FOLDS, len(target)))
     for k in range(FOLDS):
-        others = np.random.default_rng(seed).permutation(np.flatnonzero(fold != k))[:MOST]
+        others = np.random.default_rng(seed).permutation(np.flatnonzero(fold != k))[:MOST_TO_LEARN]
         model = HistGradientBoostingRegressor(
             learning_rate=0.1, max_iter=60, **small_trees(len(others), seed)
         )
@@ -50,13 +50,13 @@ def learn(
             model.fit(source[others], values[others])
             expected[fold == k] = model.predict(source[fold == k])
             answers[k] = model.predict(target)
-    return Learned(source=expected, by_fold=answers)
+    return CrossFitted(source=expected, by_fold=answers)
 
 
 def predicted_mean(
     surplus: np.ndarray,
     known: np.ndarray,
-    learned: Learned,
+    learned: CrossFitted,
     weights: np.ndarray,
     level: float = LEVEL,
     *,

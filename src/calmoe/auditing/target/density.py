@@ -26,12 +26,13 @@ from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.statistics.boosting import small_trees
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
-from calmoe.auditing.statistics.sequential import MOST, SOME
+from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError
 
 FOLDS, INNER = 4, 2
-FEWEST = 100  # rows that each file needs
+FEWEST_ROWS = 100  # that each file needs
+FOR_SPLINES = 20_000  # rows that they learn from: splines have few parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +73,10 @@ def density_ratio(
     """
     check_same(source, target)
     n, few = len(source), min(len(source), len(target))
-    if few < FEWEST:
-        raise InputError(f"there are {few} rows in one of the files: their ratio needs at least {FEWEST}")
+    if few < FEWEST_ROWS:
+        raise InputError(
+            f"there are {few} rows in one of the files: their ratio needs at least {FEWEST_ROWS}"
+        )
     features = np.concatenate([source.features(), target.features()])
     which = np.repeat([0, 1], [n, len(target)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
@@ -111,12 +114,12 @@ def _log_odds(
 
     Where nothing tells the files apart, that fit (Platt) gives both no weight, and all ratios are 1.
     """
-    others = np.random.default_rng(seed).permutation(others)[:MOST]
+    others = np.random.default_rng(seed).permutation(others)[:MOST_TO_LEARN]
     inner = StratifiedKFold(INNER, shuffle=True, random_state=seed)
     scores = np.empty((len(others), 2))
     answers = np.zeros((len(held), 2))
     for taught, kept in inner.split(others, which[others]):
-        few = taught[:SOME]  # splines have few parameters
+        few = taught[:FOR_SPLINES]
         models = zip(_models(len(taught), seed), (others[taught], others[few]), strict=True)
         for column, (model, rows) in enumerate(models):
             with threadpool_limits(1):  # the same sums on every machine, busy or not

@@ -1,4 +1,4 @@
-"""What the labelled source says about an unlabelled target, if E[Y | S] is the same in both.
+"""Predict how a mixture does on an unlabelled target from a labelled source, if E[Y | S] is the same.
 
 All means over the target are doubly robust (`cross_fit`): a mean over target rows of what the source taught,
 corrected by source labels under the weights of `density`.
@@ -11,7 +11,7 @@ import numpy as np
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.target.assumption import Plausibility, over_splits, plausibility
 from calmoe.auditing.target.checks import check_targets
-from calmoe.auditing.target.cross_fit import Learned, learn
+from calmoe.auditing.target.cross_fit import CrossFitted, cross_fitted
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.auditing.target.scores import Scores, observed_scores, predicted_scores
 from calmoe.auditing.target.shift import Shift
@@ -127,14 +127,14 @@ def _learn(
     labelled: Configurations | None,
     ratio: DensityRatio,
     seed: int,
-) -> tuple[Learned, np.ndarray]:
+) -> tuple[CrossFitted, np.ndarray]:
     """m(S) − f of source and target rows, and of the labelled target rows by fold [folds, L]."""
     asked = there.features()
     if labelled is not None:
         asked = np.concatenate([asked, labelled.features()])
-    learned = learn(here.features(), asked, here.residual, ratio.fold, seed)
+    learned = cross_fitted(here.features(), asked, here.residual, ratio.fold, seed)
     by_fold, rows = learned.by_fold, len(there)
-    return Learned(source=learned.source, by_fold=by_fold[:, :rows]), by_fold[:, rows:]
+    return CrossFitted(source=learned.source, by_fold=by_fold[:, :rows]), by_fold[:, rows:]
 
 
 def _why_nothing(ratio: DensityRatio) -> str | None:

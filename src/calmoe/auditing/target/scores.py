@@ -17,7 +17,7 @@ from calmoe.auditing.statistics.estimates import (
     proportion,
     within,
 )
-from calmoe.auditing.target.cross_fit import Learned, predicted_mean
+from calmoe.auditing.target.cross_fit import CrossFitted, predicted_mean
 from calmoe.auditing.target.losses import RANGES, losses_of
 from calmoe.auditing.target.shift import Shift
 from calmoe.metrics.checks import Of
@@ -120,6 +120,6 @@ def _proper_score(name: str, shift: Shift) -> Estimate:
     if losses is None or not np.isfinite(losses).all():
         return NONE
     learned = shift.learned
-    scaled = Learned(source=learned.source * slope, by_fold=learned.by_fold * slope_there)
+    scaled = CrossFitted(source=learned.source * slope, by_fold=learned.by_fold * slope_there)
     score = predicted_mean(losses - own, own_there, scaled, shift.ratio.weights, shift.level)
     return within(score, *RANGES[name])

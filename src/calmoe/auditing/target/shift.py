@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.target.cross_fit import Learned
+from calmoe.auditing.target.cross_fit import CrossFitted
 from calmoe.auditing.target.density import DensityRatio
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
@@ -20,7 +20,7 @@ class Shift:
     here: Configurations
     there: Configurations
     ratio: DensityRatio
-    learned: Learned
+    learned: CrossFitted
     of: Of
     bins: int
     level: float

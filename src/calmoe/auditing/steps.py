@@ -1,4 +1,4 @@
-"""How far an audit is: sections are steps of a known relative cost, and the long ones report from inside."""
+"""How far an audit is: its steps are sections of known cost, and the long ones report from inside."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,42 +1,35 @@
-"""Runs on several targets of one dataset as one report: its tables, its figures, its page."""
+"""The overview over several targets of one dataset: its tables, its figures, its page."""
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 from calmoe.data import DATASETS
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import RunSpec
 from calmoe.ownership import OWNER
+from calmoe.render.grid import Grid
 from calmoe.render.page import Page, Picture, Section, footer
 from calmoe.render.wording import listed, many
-from calmoe.report import Grid
 from calmoe.report.columns import columns_in
 from calmoe.report.comparison import no_test, verdict
 from calmoe.report.curves import Curves
-from calmoe.report.figure_cards import Captioned, TargetNumbers, draw_figures, page_sections
+from calmoe.report.facts import run_facts
+from calmoe.report.figure_cards import Captioned, TargetNumbers, draw_figures
 from calmoe.report.figure_list import TARGET_FIGURES
+from calmoe.report.page_sections import page_sections
 from calmoe.report.published import target_titles
-from calmoe.report.run_page import commands, run_facts, validation_rows
+from calmoe.report.reproduction import commands
+from calmoe.report.rows_over_targets import MEAN, compare_by_target, paired_by_target
 from calmoe.report.sections import TARGET_SECTIONS
-from calmoe.report.sources import Rows, Source, Sources, united
+from calmoe.report.sources import Rows, Source, Sources, united, validation_rows
 from calmoe.report.tables import paired_table
-from calmoe.report.targets import (
-    MEAN,
-    compare_by_target,
-    paired_by_target,
-    targets_comparison_table,
-    targets_paired_table,
-    targets_table,
-)
 from calmoe.report.targets_summary import AskedTargets, targets_in_words
+from calmoe.report.targets_tables import targets_comparison_table, targets_paired_table, targets_table
 from calmoe.report.titles import changes
-from calmoe.validation import read_document
 
-FILES = {
+OWN_FILES = {
     "figures",
     "tables",
     "tables.md",
@@ -59,11 +52,11 @@ class Overview(NamedTuple):
     @property
     def folders(self) -> dict[str, str]:
         """Each target's folder in the report: its name, unless that is a name of the overview's own files."""
-        taken = {name.casefold() for name in self.targets} | FILES
+        taken = {name.casefold() for name in self.targets} | OWN_FILES
         folders = {}
         for target in self.targets:
             name = target
-            while name.casefold() in (FILES if name == target else taken):
+            while name.casefold() in (OWN_FILES if name == target else taken):
                 name = f"target-{name}"
             folders[target] = name
         return folders
@@ -105,24 +98,6 @@ def overview_of(targets: Mapping[str, Sources]) -> Overview:
     """The targets in the paper's order, or by name."""
     dataset = next(iter(targets.values())).record.spec.dataset
     return Overview({target: targets[target] for target in target_titles(dataset, targets)})
-
-
-def left_over(to: Path, now: Collection[str] = ()) -> list[str]:
-    """Folders that an older report on targets wrote in `to`, but for those that are written `now`.
-
-    The command names them and removes nothing: whoever keeps notes beside a page keeps them.
-    """
-    older = []
-    for sources in to.glob("*/sources.json"):
-        folder = sources.parent
-        try:
-            target = read_document(sources)[0]["spec"]["target"]
-        except (OSError, ValueError, LookupError, TypeError):
-            continue
-        own = bool(target) and re.fullmatch(f"(target-)*{re.escape(str(target))}", folder.name)
-        if own and folder.name not in now and (folder / "report.html").is_file():
-            older.append(folder.name)
-    return sorted(older)
 
 
 def overview_tables(overview: Overview) -> dict[str, Grid]:

@@ -10,6 +10,7 @@ from calmoe.render.wording import count_range, listed, many
 from calmoe.report.columns import column_title, columns_in
 from calmoe.report.comparison import compare, no_test, verdict_in_words
 from calmoe.report.published import is_published
+from calmoe.report.rows_over_seeds import Cell, PairedDifference, Rows, Summary, cell_of, paired, summarise
 from calmoe.report.sentences import (
     UNBROKEN,
     difference_text,
@@ -23,7 +24,6 @@ from calmoe.report.sentences import (
     side,
     sides_text,
 )
-from calmoe.report.tables import Cell, PairedDifference, Rows, Summary, cell_of, paired, summarise
 from calmoe.report.temperatures import consequences, not_fitted
 
 BASELINE = "vanilla"

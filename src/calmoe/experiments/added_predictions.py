@@ -1,4 +1,4 @@
-"""Predictions from elsewhere, which join a run as a method of their own."""
+"""Add predictions from elsewhere to a run, as a method of their own."""
 
 import hashlib
 import json

@@ -23,10 +23,10 @@ from calmoe.render.drawing import (
     panel_grid,
 )
 from calmoe.report.curves import ECES, VIEWS, Curves
+from calmoe.report.curves_over_seeds import by_method, mean_text, over_seeds, seed_counts, seeds_text
 from calmoe.report.figure_cards import RunNumbers, curves_card
 from calmoe.report.looks import fewer_seeds, legend_entries, looks
 from calmoe.report.sections import BARS, GROUPS
-from calmoe.report.seeds import by_method, mean_text, over_seeds, seed_counts, seeds_text
 
 LEVEL = "agreement_level"
 MOST_GROUPS = 12

@@ -26,10 +26,10 @@ from calmoe.render.drawing import (
 )
 from calmoe.render.plots import draw_bins, draw_diagonal, draw_histogram
 from calmoe.report.curves import ECES, HISTOGRAM_BINS, VIEWS, Curves
+from calmoe.report.curves_over_seeds import by_method, mean_text, over_seeds, seeds_text
 from calmoe.report.figure_cards import curves_card
 from calmoe.report.looks import Look, looks
 from calmoe.report.sections import CONFIDENCE
-from calmoe.report.seeds import by_method, mean_text, over_seeds, seeds_text
 
 THIN = 10  # rows, in the mean over seeds: a bin with fewer is faint and not joined to its neighbours
 BINS_CAPTION = (

@@ -1,17 +1,16 @@
-"""What a run shows while it trains: a bar on a terminal, one line an epoch elsewhere."""
+"""Watch a run train: show each epoch, and end the run when its time is up."""
 
 import math
 import time
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from calmoe.errors import InputError
 from calmoe.experiments.plan import Node
-from calmoe.progress import progress_bar
+from calmoe.experiments.tensorboard_events import Events
+from calmoe.progress_bar import progress_bar
 
 
 class TimeUp(Exception):
@@ -22,7 +21,7 @@ class Watcher:
     """Shows epochs as they pass, and ends the run when its time is up."""
 
     def __init__(
-        self, console: Console, total: int, deadline: float = math.inf, events: "Events | None" = None
+        self, console: Console, total: int, deadline: float = math.inf, events: Events | None = None
     ) -> None:
         self.console = console
         self.events = events
@@ -60,27 +59,3 @@ class Watcher:
             self.events.add(node, epoch, entry)
         if time.monotonic() > self.deadline:
             raise TimeUp
-
-
-class Events:
-    """TensorBoard events: a curve per logged quantity, a run per method and seed."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise InputError("--tensorboard needs tensorboard: pip install 'calmoe[tensorboard]'") from None
-        self.make = lambda name: SummaryWriter(folder / name)
-        self.writers: dict[str, Any] = {}
-
-    def add(self, node: Node, epoch: int, entry: dict[str, float]) -> None:
-        name = str(node).replace(" ", "-")
-        if name not in self.writers:
-            self.writers[name] = self.make(name)
-        for quantity, value in entry.items():
-            if quantity != "epoch":
-                self.writers[name].add_scalar(quantity, value, epoch)
-
-    def close(self) -> None:
-        for writer in self.writers.values():
-            writer.close()

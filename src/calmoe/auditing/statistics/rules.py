@@ -1,0 +1,86 @@
+"""Rules that a reader can name: which configurations are off, and which way."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.estimates import (
+    Estimate,
+    normal,
+    proportion,
+    spread,
+    within,
+)
+from calmoe.auditing.statistics.sequential import Learned
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Configurations that a reader can name: how many they are, and which way they are off.
+
+    The intervals of all gaps, in all rules of all splits, hold together; so do those of all shares.
+    """
+
+    text: str
+    share: Estimate
+    gap: Estimate  # E[Y − f | rule]
+
+
+def rules_of(
+    configurations: Configurations, learned: Learned, index: np.ndarray, bins: int, level: float
+) -> tuple[Rule, ...]:
+    """The leaves of a small tree on readable features, grown on the first block less the bins' own gaps.
+
+    Shares and gaps are those of the judged rows; with n rules, each interval has level 1 − (1 − level)/n.
+    """
+    experts, residual = configurations.num_experts, configurations.residual
+    leads = configurations.leading[:, None] == np.arange(experts if experts > 1 else 0)
+    columns = {
+        "routing entropy": configurations.entropy,
+        "disagreement": configurations.disagreement,
+        "plain average − mixture": configurations.dissent,
+    }
+    readable = np.column_stack([leads, *columns.values()])
+    names = [*(f"expert {k} leads" for k in range(leads.shape[1])), *columns]
+    taught, judged = learned.taught, learned.rows
+    counts = np.bincount(index[taught], minlength=bins)
+    gaps = np.bincount(index[taught], residual[taught], minlength=bins) / np.maximum(counts, 1)
+    least = max(50, len(taught) // 20)
+    tree = DecisionTreeRegressor(max_leaf_nodes=6, min_samples_leaf=least, random_state=0)
+    tree.fit(readable[taught], residual[taught] - gaps[index[taught]])
+    leaf = tree.apply(readable[judged].astype(np.float32))
+    nodes = np.unique(leaf)
+    rules = []
+    for node in nodes:
+        rows = judged[leaf == node]
+        gaps_here, each = residual[rows], 1 - (1 - level) / len(nodes)
+        error = spread(gaps_here, configurations.noise[rows])
+        gap = within(normal(float(gaps_here.mean()), error, each), -1.0, 1.0)
+        share = proportion(len(rows) / len(judged), len(judged), each)
+        rules.append(Rule(_path(tree.tree_, int(node), names), share, gap))
+    return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share.value)))
+
+
+def _path(tree: object, leaf: int, names: list[str]) -> str:
+    """The conditions on the way to a leaf in words, with only the tightest bound of each feature."""
+    left, right = tree.children_left, tree.children_right  # type: ignore[attr-defined]
+    feature, threshold = tree.feature, tree.threshold  # type: ignore[attr-defined]
+    parent = {int(child): node for side in (left, right) for node, child in enumerate(side) if child >= 0}
+    conditions: dict[tuple[int, bool], str] = {}
+    node = leaf
+    while node in parent:
+        above = parent[node]
+        name, upper = names[feature[above]], int(left[above]) == node
+        if name.endswith("leads"):
+            text = f"not {name}" if upper else name
+        else:
+            value = f"{threshold[above]:.3g}".replace("-", "−")
+            text = f"{name} {'≤' if upper else '>'} {value}"
+        conditions.setdefault((int(feature[above]), upper), text)  # upward from the leaf: tightest first
+        node = above
+    words = list(dict.fromkeys(reversed(conditions.values())))
+    if any(word.startswith("expert") for word in words):
+        words = [word for word in words if not word.startswith("not expert")]
+    return " and ".join(words) or "all configurations"

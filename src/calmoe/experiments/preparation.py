@@ -1,0 +1,83 @@
+"""Before a run trains, or its plan is drawn: load its data, pick its device, refuse what cannot run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from calmoe.data import DATASETS, PROTOCOLS, ShiftDataset, load_dataset
+from calmoe.data.text import LENGTH
+from calmoe.errors import InputError
+from calmoe.experiments.plan import TRAINING_VERSION
+from calmoe.experiments.record import Record
+from calmoe.experiments.run import Run
+from calmoe.experiments.same_run import refuse_other
+from calmoe.experiments.spec import RunSpec
+from calmoe.experiments.store import RunFolder
+from calmoe.experiments.sweep import Sweep
+from calmoe.methods import card, source
+from calmoe.render.console import say_notes
+from calmoe.training.trainer import check_model, check_together, check_weights
+from calmoe.views import first_views
+
+MOST_MODELS = 10_000
+
+
+def recorded_run(folder: RunFolder, spec: RunSpec, sweep: Sweep | None) -> Run:
+    """The folder's run, if it is of this spec and sweep; data and device are what they were there."""
+    record = folder.record()
+    if record is None:
+        raise InputError(f"there is no run in {folder.path}: leave out --only-report to start one")
+    refuse_other(folder.path, record, replace(record, spec=spec, sweep=sweep))
+    return Run(folder, record)
+
+
+def check_size(spec: RunSpec, sweep: Sweep | None) -> None:
+    """Refuse a plan that takes longer to make than anyone waits."""
+    models = len(spec.methods) * len(spec.seeds) * (1 if sweep is None else len(sweep.values))
+    if models > MOST_MODELS:
+        raise InputError(f"that is {models:,} models, at most {MOST_MODELS:,}: ask for fewer seeds or values")
+
+
+def describe_run(spec: RunSpec, dataset: ShiftDataset, device: str, sweep: Sweep | None = None) -> Record:
+    """The record of a run that begins now."""
+    return Record(
+        spec=spec,
+        device=device,
+        training_version=TRAINING_VERSION,
+        fingerprint=dataset.fingerprint(),
+        training_fingerprint=dataset.training_fingerprint(),
+        protocols=tuple(PROTOCOLS) if dataset.one_training else (spec.protocol,),
+        hard=dataset.hard,
+        weights=check_weights(spec.model, dataset.input_shape) if spec.model.weights else "",
+        sweep=sweep,
+    )
+
+
+def load_data(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console) -> ShiftDataset:
+    """The run's data, and notes on them; a model that cannot be built for them never gets a folder.
+
+    An encoder is tried before its tokenizer is: what is refused leaves no tokens either.
+    """
+    folder.check()
+    model, text = spec.model, DATASETS[spec.dataset].is_text
+    check_together(model.backbone, spec.dataset, text)
+    heads = {card(source(name)).head for name in spec.methods} if folder.record() is None else ()
+    if text and model.weights and heads:
+        check_model(model, (LENGTH,), heads)
+    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, model.weights)
+    first_views(dataset.name, dataset.views, spec.training.views)
+    if heads and not text:
+        check_model(model, dataset.input_shape, heads, dataset.num_classes)
+    say_notes(dataset.notes, console)
+    return dataset
+
+
+def pick_device(name: str) -> torch.device:
+    """ "auto" is the GPU where there is one."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise InputError(f"unknown device {name!r}: give auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("there is no CUDA device here: give --device cpu or auto")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

@@ -1,0 +1,49 @@
+"""The commands that run all of a report again."""
+
+import shlex
+from collections.abc import Sequence
+
+from calmoe.data import DATASETS
+from calmoe.experiments.environment import portable
+from calmoe.experiments.record import Record
+from calmoe.experiments.spec import load_preset, preset_names, setting_text
+from calmoe.experiments.sweep import paper_sweep
+from calmoe.render.wording import shortest
+from calmoe.report.sources import Sources
+from calmoe.report.titles import changed_settings
+
+
+def reproduce(sources: Sources) -> str:
+    """The commands that give all this again; what the preset says already is left out."""
+    name = sources.record.spec.name
+    records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
+    folders = [f"runs/{name}"] if sources.runs else []
+    folders += [f"runs/{name}-{setting}" for setting in sources.sweeps]
+    return commands(records, folders)
+
+
+def commands(records: Sequence[Record], report: Sequence[str]) -> str:
+    """Those behind the records, then `calmoe report` with these words."""
+    data = _data_option(records[0].spec.dataset)
+    return "\n".join([*map(command, records), shlex.join(["calmoe", "report", *report, *data])])
+
+
+def command(record: Record) -> str:
+    """The `calmoe run` or `calmoe sweep` behind a record."""
+    spec, sweep = record.spec, record.sweep
+    words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec.dataset]
+    words += _data_option(spec.dataset)
+    if sweep and sweep != paper_sweep(sweep.setting, spec.training.epochs):
+        words += ["--values", ",".join(map(shortest, sweep.values))]
+    defaults = load_preset(spec.dataset) if spec.dataset in preset_names() else None
+    for name in ("target", "methods", "seeds", "protocol"):
+        value, default = getattr(spec, name), getattr(defaults, name, "")
+        if value != (("robust",) if sweep and name == "methods" else default):
+            words += [f"--{name}", value if isinstance(value, str) else ",".join(map(str, value))]
+    for key, value in sorted(changed_settings(spec).items()):
+        words += ["--set", portable(f"{key}={setting_text(value)}")]
+    return shlex.join(words)
+
+
+def _data_option(dataset: str) -> list[str]:
+    return ["--data", "DIR"] if dataset not in DATASETS or DATASETS[dataset].needs_folder else []
