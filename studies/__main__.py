@@ -9,6 +9,7 @@ from studies.again import again
 from studies.audit_seeds import audit_seeds
 from studies.audit_tables import audit_tables
 from studies.audits import audits
+from studies.beside_paper import beside_paper
 from studies.claims import claims
 from studies.figures import figures
 from studies.jumps import jumps
@@ -16,7 +17,7 @@ from studies.pack import pack
 from studies.switch import switch
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-for study in (claims, again, figures, jumps, switch, audits, audit_seeds, audit_tables, pack):
+for study in (claims, beside_paper, again, figures, jumps, switch, audits, audit_seeds, audit_tables, pack):
     app.command(study.__name__.replace("_", "-"))(study)
 
 
