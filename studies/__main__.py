@@ -14,10 +14,23 @@ from studies.claims import claims
 from studies.figures import figures
 from studies.jumps import jumps
 from studies.pack import pack
+from studies.reruns import reruns
 from studies.switch import switch
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-for study in (claims, beside_paper, again, figures, jumps, switch, audits, audit_seeds, audit_tables, pack):
+for study in (
+    claims,
+    beside_paper,
+    again,
+    reruns,
+    figures,
+    jumps,
+    switch,
+    audits,
+    audit_seeds,
+    audit_tables,
+    pack,
+):
     app.command(study.__name__.replace("_", "-"))(study)
 
 
