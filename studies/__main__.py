@@ -11,6 +11,7 @@ from studies.audit_tables import audit_tables
 from studies.audits import audits
 from studies.beside_paper import beside_paper
 from studies.claims import claims
+from studies.failures import failures
 from studies.figures import figures
 from studies.jumps import jumps
 from studies.pack import pack
@@ -24,6 +25,7 @@ for study in (
     again,
     reruns,
     figures,
+    failures,
     jumps,
     switch,
     audits,
