@@ -13,6 +13,7 @@ from studies.beside_paper import beside_paper
 from studies.claims import claims
 from studies.failures import failures
 from studies.figures import figures
+from studies.hidden import hidden
 from studies.jumps import jumps
 from studies.pack import pack
 from studies.reruns import reruns
@@ -31,6 +32,7 @@ for study in (
     audits,
     audit_seeds,
     audit_tables,
+    hidden,
     pack,
 ):
     app.command(study.__name__.replace("_", "-"))(study)
