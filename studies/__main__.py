@@ -16,6 +16,7 @@ from studies.figures import figures
 from studies.hidden import hidden
 from studies.jumps import jumps
 from studies.pack import pack
+from studies.readme_figure import readme_figure
 from studies.reruns import reruns
 from studies.switch import switch
 
@@ -34,6 +35,7 @@ for study in (
     audit_tables,
     hidden,
     pack,
+    readme_figure,
 ):
     app.command(study.__name__.replace("_", "-"))(study)
 
