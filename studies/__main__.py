@@ -9,15 +9,36 @@ from studies.again import again
 from studies.audit_seeds import audit_seeds
 from studies.audit_tables import audit_tables
 from studies.audits import audits
+from studies.beside_paper import beside_paper
 from studies.cells import cells
 from studies.claims import claims
+from studies.failures import failures
 from studies.figures import figures
+from studies.hidden import hidden
 from studies.jumps import jumps
 from studies.pack import pack
+from studies.readme_figure import readme_figure
+from studies.reruns import reruns
 from studies.switch import switch
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-for study in (claims, cells, again, figures, jumps, switch, audits, audit_seeds, audit_tables, pack):
+for study in (
+    claims,
+    beside_paper,
+    cells,
+    again,
+    reruns,
+    figures,
+    failures,
+    jumps,
+    switch,
+    audits,
+    audit_seeds,
+    audit_tables,
+    hidden,
+    pack,
+    readme_figure,
+):
     app.command(study.__name__.replace("_", "-"))(study)
 
 

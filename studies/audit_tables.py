@@ -50,7 +50,7 @@ def labelled(rows: Sequence[Row]) -> Grid:
         }
 
     caption = "CIFAR-10H: labelled test rows, mean (smallest to largest) over seeds"
-    return _grid(caption, "mixture", rows, cells)
+    return mixtures_grid(caption, "mixture", rows, cells)
 
 
 def hard(rows: Sequence[Row]) -> Grid:
@@ -70,7 +70,7 @@ def hard(rows: Sequence[Row]) -> Grid:
             "p": Entry(f"{row['p_assumption']:.0e}", (row["p_assumption"],)),
         }
 
-    return _grid("CIFAR-10H: the hard test rows without labels", "mixture", rows, cells)
+    return mixtures_grid("CIFAR-10H: the hard test rows without labels", "mixture", rows, cells)
 
 
 def _score(row: Row, what: str, metric: str) -> Entry:
@@ -100,7 +100,7 @@ def unlabelled(rows: Sequence[Row]) -> Grid:
         return columns | {"rejected": share(row["p_assumption"] < LEVEL for row in given)}
 
     caption = "PACS: the target domain without labels, mean (smallest to largest) over seeds"
-    return _grid(caption, "target, mixture", rows, cells)
+    return mixtures_grid(caption, "target, mixture", rows, cells)
 
 
 def held(row: Row, metric: str) -> bool:
@@ -125,10 +125,12 @@ def unseen(rows: Sequence[Row]) -> Grid:
         }
 
     caption = "PACS: the target domain with labels, mean (smallest to largest) over seeds"
-    return _grid(caption, "target, mixture", rows, cells)
+    return mixtures_grid(caption, "target, mixture", rows, cells)
 
 
-def _grid(caption: str, first: str, rows: Sequence[Row], cells: Callable[[Sequence[Row]], Cells]) -> Grid:
+def mixtures_grid(
+    caption: str, first: str, rows: Sequence[Row], cells: Callable[[Sequence[Row]], Cells]
+) -> Grid:
     """One row a mixture, in the order in which the rows come: as trained first."""
     mixtures: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: "target" not in row and list(KINDS).index(row["kind"])):

@@ -14,7 +14,6 @@ from calmoe.errors import InputError
 from calmoe.methods import card, in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, label, number
 from calmoe.render.wording import shortest
-from calmoe.report import compare, is_published
 from calmoe.report.curves_file import read_curves
 from calmoe.report.rows_over_seeds import Row, Rows
 from calmoe.report.rows_over_targets import mean_over_targets
@@ -74,9 +73,6 @@ def all_claims(folder: Path, baseline: str = "vanilla") -> Iterator[Grid | str]:
         yield from curve_claims(read_curves(folder / "curves.json"), baseline)
     for path in sorted(folder.glob("sweep_*.jsonl")):
         yield from sweep_claims(rows, read_results(path), sources, baseline)
-    dataset = sources[0]["spec"]["dataset"] if sources else ""
-    if "published" in protocols and is_published(dataset):
-        yield beside_paper(rows, dataset)
 
 
 def against(rows: Rows, protocol: str, baseline: str, columns: Sequence[str]) -> list[Difference]:
@@ -88,17 +84,6 @@ def against(rows: Rows, protocol: str, baseline: str, columns: Sequence[str]) ->
         less(method, column, *(values(own, name, column, protocol) for name in (method, baseline)))
         for method, column in product(others, known)
     ]
-
-
-def beside_paper(rows: Rows, dataset: str) -> str:
-    """How far the published protocol's cells lie from the paper's."""
-    cells = [cell for cell in compare(rows, dataset) if np.isfinite(cell.combined_errors)]
-    squared = np.mean([cell.combined_errors**2 for cell in cells])
-    ratio = np.median([cell.published_se / cell.standard_error for cell in cells])
-    return (
-        f"{len(cells)} cells beside the paper's: the mean squared difference is {squared:.2f} (in combined "
-        f"standard errors); the paper's standard errors are {ratio:.1f} times ours in the median."
-    )
 
 
 # --- sweeps

@@ -148,6 +148,18 @@ def test_cat_and_detach():
 
 
 @pytest.mark.parametrize("routing", ["soft", "hard", "top2"])
+def test_pooled_views_come_apart_again(routing):
+    views = [head(routing)(features()).detach() for _ in range(5)]
+    pooled = MixtureOutput.pool(views)
+    torch.testing.assert_close(pooled.probs, torch.stack([view.probs for view in views]).mean(0))
+    for again, view in zip(pooled.views(5), views, strict=True):
+        torch.testing.assert_close(again, view)
+    for count in (0, 3):
+        with pytest.raises(InputError, match=f"20 experts are not {count} views"):
+            pooled.views(count)
+
+
+@pytest.mark.parametrize("routing", ["soft", "hard", "top2"])
 def test_a_saved_head_comes_back_identical(tmp_path, routing):
     module, x = head(routing, dtype=torch.float32), features().float()
     module.save_pretrained(tmp_path / "head")

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 
 from calmoe.metrics import ece, reliability
+from calmoe.metrics.routing import expert_variance
 from calmoe.mixture import combine
 from calmoe.objectives import brier, cross_entropy
 from strategies import generator, seeds
@@ -150,6 +151,124 @@ def test_calibrated_experts_imply_marginal_balance_of_a_soft_mixture_only(seed):
     mass, output, m = configurations(seed)
     by_expert = mass.unsqueeze(1) * output.routing * (m.unsqueeze(1) - output.expert_probs[:, :, 1])
     assert float(by_expert.sum()) == pytest.approx(float(mass @ (m - output.probs[:, 1])), abs=1e-12)
+
+
+# --- calibrated experts and a calibrated mixture agree (docs/mathematics.md)
+
+
+def uniform(source, *shape, low=0.0, high=1.0):
+    return low + (high - low) * torch.rand(*shape, generator=source, dtype=torch.float64)
+
+
+def routed(source, count, experts):
+    """P(S) and routing; a third of the weights are zero, but no row of them."""
+    weights = uniform(source, count, experts, low=0.01) * (uniform(source, count, experts) > 1 / 3)
+    weights[weights.sum(1) == 0] = 1.0
+    return uniform(source, count, low=0.01).softmax(0), weights / weights.sum(1, keepdim=True)
+
+
+def calibrated_on_their_views(source, mass, routing, truth, signals=4):
+    """f_k: expert k sees a signal with a few values, and says E[r_k Y | signal] / E[r_k | signal]."""
+    answers = torch.empty_like(routing)
+    for k, weight in enumerate((mass.unsqueeze(1) * routing).T):
+        signal = torch.randint(signals, weight.shape, generator=source)
+        for value in range(signals):
+            at = (signal == value) & (weight > 0)
+            answers[at, k] = (weight[at] @ truth[at]) / weight[at].sum()
+    unasked = routing == 0  # these may say anything
+    answers[unasked] = uniform(source, int(unasked.sum()))
+    return answers
+
+
+def level_sets(values, weights):
+    """Sums of weights at equal values, up to rounding."""
+    return np.bincount(np.unique(values.numpy().round(12), return_inverse=True)[1], weights.numpy())
+
+
+def assert_calibrated_on_their_views(mass, routing, answers, truth, atol=1e-12):
+    for k in range(routing.shape[1]):
+        residual = mass * routing[:, k] * (truth - answers[:, k])
+        assert np.abs(level_sets(answers[:, k], residual)).max() < atol
+
+
+def assert_the_identity(mass, output, event, answers, truth):
+    """E[Y − f] = 0, E[f(Y − f)] = E[D], and the mixture's level sets are off by 2 E[D] or more in all."""
+    f = output.probs.gather(1, event.unsqueeze(1)).squeeze(1)
+    disagreement = torch.as_tensor(expert_variance(output.routing.numpy(), answers.numpy()))
+    expected = float(mass @ disagreement)
+    assert float(mass @ (truth - f)) == pytest.approx(0, abs=1e-12)
+    assert float(mass @ (f * (truth - f))) == pytest.approx(expected, abs=1e-12)
+    assert np.abs(level_sets(f, mass * (truth - f))).sum() >= 2 * expected - 1e-12
+    return expected
+
+
+@given(seeds)
+def test_calibrated_experts_that_disagree_make_an_uncalibrated_mixture(seed):
+    source, count = generator(seed), 30
+    mass, routing = routed(source, count, experts=3)
+    truth = uniform(source, count)
+    answers = calibrated_on_their_views(source, mass, routing, truth)
+    assert_calibrated_on_their_views(mass, routing, answers, truth)
+    output = combine(routing.log(), torch.stack([1 - answers, answers], dim=2).log())
+    of_class_1 = torch.ones(count, dtype=torch.long)
+    assert assert_the_identity(mass, output, of_class_1, answers, truth) > 1e-6
+
+
+@given(seeds)
+def test_the_same_for_confidence_with_the_experts_probability_of_the_mixtures_class(seed):
+    """The predicted class has more than 1/C in every configuration; what is left is shared by the others."""
+    source, count, experts, classes = generator(seed), 30, 3, 4
+    mass, routing = routed(source, count, experts)
+    predicted = torch.randint(classes, (count,), generator=source)
+    truth = uniform(source, count, low=1 / classes + 0.05)  # P(Y = the predicted class | S)
+    answers = calibrated_on_their_views(source, mass, routing, truth)
+    asked = routing > 0
+    answers = torch.where(asked, answers, 1 / classes)
+    probs = ((1 - answers) / (classes - 1)).unsqueeze(2).repeat(1, 1, classes)
+    probs.scatter_(2, predicted.view(-1, 1, 1).expand(-1, experts, 1), answers.unsqueeze(2))
+    output = combine(routing.log(), probs.log())
+    assert torch.equal(output.predicted, predicted)
+    said = output.expert_probs.gather(2, predicted.view(-1, 1, 1).expand(-1, experts, 1)).squeeze(2)
+    assert_calibrated_on_their_views(mass, routing, said, truth)
+    torch.testing.assert_close(output.confidence, (routing * said).sum(1), rtol=0, atol=1e-14)
+    assert assert_the_identity(mass, output, predicted, said, truth) > 1e-6
+
+
+def orthogonal_to(rows, values):
+    """`values` less their projection on the rows [K, n]."""
+    return values - torch.linalg.pinv(rows) @ (rows @ values)
+
+
+@given(seeds)
+def test_with_agreement_a_shift_that_breaks_the_mixture_breaks_an_expert(seed):
+    """Both calibrated, by cancellation: routed experts say p while m(S) = p + u, with u ⟂ P r_k in a level.
+
+    A density a with a u ⟂ P r_k too keeps all experts calibrated, and the mixture is. Any other one breaks
+    an expert at least as far, summed over experts, as it breaks the mixture.
+    """
+    source, experts, inputs = generator(seed), 3, 12
+    count = inputs * len(LEVELS)
+    mass, routing = routed(source, count, experts)
+    f = LEVELS.repeat_interleave(inputs)
+    answers = f.unsqueeze(1).expand(-1, experts)
+    truth, kept = f.clone(), torch.ones_like(mass)
+    for level in range(len(LEVELS)):
+        at = slice(level * inputs, (level + 1) * inputs)
+        rows = (mass[at].unsqueeze(1) * routing[at]).T
+        u = orthogonal_to(rows, uniform(source, inputs, low=-1.0))
+        truth[at] += 0.9 * min(LEVELS[level], 1 - LEVELS[level]) * u / u.abs().max()
+        off = truth[at] - f[at]
+        density = orthogonal_to(rows * off, uniform(source, inputs, low=-1.0))
+        kept[at] += 0.9 * density / density.abs().max()
+    for a in (torch.ones_like(mass), kept):  # before, and after a shift that keeps the experts calibrated
+        assert_calibrated_on_their_views(mass * a, routing, answers, truth)
+        assert np.abs(level_sets(f, mass * a * (truth - f))).max() < 1e-12
+    assert float(mass @ (truth - f).abs()) > 1e-3  # by cancellation: no configuration is calibrated
+    for draw in range(20):
+        a = random_density(seed + draw, mass)
+        broken = level_sets(f, mass * a * (truth - f))
+        by_expert = [level_sets(f, mass * a * routing[:, k] * (truth - f)) for k in range(experts)]
+        assert (np.abs(broken) <= np.abs(by_expert).sum(0) + 1e-12).all()
 
 
 @settings(max_examples=200)

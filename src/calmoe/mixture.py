@@ -81,6 +81,20 @@ class MixtureOutput(NamedTuple):
         routing = torch.cat([view.log_routing for view in views], dim=1) - math.log(len(views))
         return combine(routing, torch.cat([view.expert_log_probs for view in views], dim=1))
 
+    def views(self, count: int) -> list["MixtureOutput"]:
+        """The `count` views that `pool` made one mixture of.
+
+        >>> views = [combine(torch.zeros(1, 1), torch.tensor([[[p, 1 - p]]]).log()) for p in (0.9, 0.5)]
+        >>> [view.probs for view in MixtureOutput.pool(views).views(2)]
+        [tensor([[0.9000, 0.1000]]), tensor([[0.5000, 0.5000]])]
+        """
+        experts = self.log_routing.shape[1]
+        if count < 1 or experts % count:
+            raise InputError(f"{experts} experts are not {count} views of equally many")
+        routing = self.log_routing + math.log(count)
+        parts = (part.tensor_split(count, dim=1) for part in (routing, self.expert_log_probs))
+        return [combine(*view) for view in zip(*parts, strict=True)]
+
 
 def combine(log_routing: Tensor, expert_log_probs: Tensor) -> MixtureOutput:
     """log f = logsumexp_k(log r_k + log f_k), from the routing [N, K] and the experts [N, K, C].

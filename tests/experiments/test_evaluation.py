@@ -4,11 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 
 from calmoe.calibration import PerExpertTemperature, Temperature
-from calmoe.experiments.evaluation import evaluate
+from calmoe.experiments.evaluation import as_method_reads, evaluate
 from calmoe.metrics import accuracy, adaptive_ece, brier_score, ece, nll, smooth_ece
-from calmoe.mixture import combine
+from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
 from calmoe.report import main_table, summarise
 from calmoe.report.temperatures import temperature_notes
@@ -65,6 +66,52 @@ def test_mocae_stacks_a_temperature_on_its_calibrated_experts(protocol, split, s
     assert row["temperature"] == stacked.temperature_
     assert row["ece"] == ece(calibrated.probs, test.labels)
     assert row["ece_ts"] == ece(stacked.transform(calibrated.log_probs).exp(), test.labels)
+
+
+def test_mocae_has_one_temperature_an_expert_in_all_of_its_views():
+    """Brute force: expert k's T minimises the cross-entropy of all of its views of all rows."""
+    given, experts, views = predictions(), 3, 4
+    for split in ("validation", "test"):
+        generator, labels = torch.Generator().manual_seed(1), given[split].labels
+        looks = []
+        for view in range(views):
+            sharpness = torch.tensor([0.5, 1.0, 3.0]).unsqueeze(1) * (1 + view)
+            logits = torch.randn(200, experts, 4, generator=generator)
+            logits[torch.arange(200), :, labels] += 1
+            routing = torch.randn(200, experts, generator=generator).log_softmax(1)
+            looks.append(combine(routing, (sharpness * logits).log_softmax(2)))
+        given[f"views_{split}"] = replace(given[split], output=MixtureOutput.pool(looks))
+    row = evaluate("mocae", 7, "corrected", given, "hard")
+
+    def split_by_view(name):
+        pooled = given[f"views_{name}"].output
+        return [part.double().unflatten(1, (views, experts)) for part in pooled[1:]]  # [N, V, K(, C)]
+
+    def calibrated(name, temperatures):
+        log_routing, log_experts = split_by_view(name)
+        tempered = (log_experts / temperatures[:, None]).softmax(-1)
+        return (log_routing.exp().unsqueeze(-1) * tempered).sum((1, 2))
+
+    validation, test = given["views_validation"], given["views_test"]
+    _, log_experts = split_by_view("validation")
+
+    def loss(log_t, expert):
+        tempered = (log_experts[:, :, expert] / np.exp(log_t)).log_softmax(-1)
+        return -float(tempered[torch.arange(200), :, validation.labels].mean())
+
+    best = [minimize_scalar(loss, (-1, 1), args=(k,), options={"xtol": 1e-12}).x for k in range(experts)]
+    temperatures = torch.tensor(np.exp(best))
+    assert temperatures.min() > 0.1
+    assert temperatures.max() < 10
+    fitted = as_method_reads("mocae", validation, test, "corrected", views)[2]
+    assert fitted == pytest.approx(temperatures.tolist(), rel=1e-5)
+    probs = calibrated("test", temperatures)
+    assert row["views_nll"] == pytest.approx(nll(probs.log(), test.labels), abs=1e-5)
+    stacked = Temperature().fit(calibrated("validation", temperatures).log(), validation.labels)
+    assert row["views_temperature"] == pytest.approx(stacked.temperature_, rel=1e-4)
+    scaled = stacked.transform(probs.log())
+    assert row["views_brier_ts"] == pytest.approx(brier_score(scaled.exp(), test.labels), abs=1e-5)
+    assert row["views_accuracy"] == accuracy(probs, test.labels)
 
 
 def test_without_a_hard_subset_its_fields_are_null():

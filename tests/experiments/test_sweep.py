@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from calmoe.report.console import show_results
 from rich.console import Console
 from typer.testing import CliRunner
 

@@ -79,10 +79,13 @@ def test_comparison_with_the_published_cells():
     cell = next(c for c in comparisons if (c.method, c.column) == ("vanilla", "ece"))
     error = eces.std(ddof=1) / np.sqrt(5)
     assert cell[2:] == pytest.approx(
-        (0.055, 0.001, 0.060, error, 0.005, 0.005 / np.sqrt(0.001**2 + error**2))
+        (0.055, 0.001, 0.060, error, 0.005, 0.005 / np.sqrt(0.001**2 / 4 + error**2))
     )
     assert beyond(comparisons) == [cell]
-    assert beyond(comparisons, limit=5) == []
+    assert beyond(comparisons, limit=6) == []
+    printed = compare(rows("vanilla", ece=eces.tolist()), "cifar10h", error_of=lambda spread: spread)
+    (other,) = beyond(printed)
+    assert other.combined_errors == pytest.approx(0.005 / np.sqrt(0.001**2 + error**2))
     others = [c for c in comparisons if c != cell]
     assert all(math.isnan(c.mean) and math.isnan(c.combined_errors) for c in others)
 
@@ -238,7 +241,7 @@ def test_comparison_table_marks_what_lies_beyond_two():
     lines = comparison_table(comparisons).markdown().splitlines()
     assert lines[0] == "1 of 2 cells differ from the paper by more than 2 combined SE (40 not compared)"
     assert len(lines) == 4 + 42
-    assert "| Vanilla MoE | ECE | 0.055 ± 0.001 | 0.060 ± 0.001 | +0.005 | **+3.54** | yes |" in lines
+    assert "| Vanilla MoE | ECE | 0.055 ± 0.001 | 0.060 ± 0.001 | +0.005 | **+4.47** | yes |" in lines
     assert "| FGR | ECE | 0.051 ± 0.001 | – | – | – |  |" in lines
     assert comparison_table(comparisons).csv().count(",yes\n") == 1
 
@@ -280,4 +283,4 @@ def test_empty_tables_render():
 
 def test_a_zero_has_no_sign():
     comparisons = compare(rows("single", accuracy=[0.92199, 0.92199]), "cifar10h")
-    assert "| 0.000 | −0.01 |" in comparison_table(comparisons).markdown()
+    assert "| 0.000 | −0.02 |" in comparison_table(comparisons).markdown()

@@ -56,8 +56,6 @@ def test_stored_rows_of_cifar10h_say_what_the_docs_say():
         assert interval == pytest.approx(student(np.subtract(*pair)))
     grid = table(parts, "Less Vanilla MoE, corrected")
     assert [round(v, 4) for v in numbers(grid, "robust", "hard_ece_ts")] == [0.0042, -0.0384, 0.0468]
-    assert "0.29" in parts[-1]
-    assert "1.8 times" in parts[-1]
 
 
 def test_a_sweep_is_compared_with_the_table_and_with_its_own_default(folder):

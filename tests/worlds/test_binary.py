@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 from calmoe import worlds
 from calmoe.auditing.statistics.tilting import tilt
+from calmoe.metrics.routing import expert_variance
 from calmoe.worlds import WORLDS
 from calmoe.worlds.binary import World
 from strategies import divergence
@@ -59,6 +60,9 @@ def test_calibrated_experts_are_calibrated_on_their_views_and_their_aggregate_is
         assert world.expert_ece(k) == pytest.approx(0, abs=1e-12)
     assert (world.probability * (world.truth - world.mixture)).sum() == pytest.approx(0, abs=1e-12)
     assert world.level_set_error > 0.03
+    disagreement = world.probability @ expert_variance(world.routing, world.experts)
+    moment = world.probability @ (world.mixture * (world.truth - world.mixture))
+    assert moment == pytest.approx(disagreement, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

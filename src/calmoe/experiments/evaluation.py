@@ -15,7 +15,7 @@ from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
-EVALUATION_VERSION = 1  # raise it when rows change: sealed results are then computed anew
+EVALUATION_VERSION = 2  # raise it when rows change: sealed results are then computed anew
 READINGS = ("views_", "last_", "last_views_")  # pooled over views; of the last weights, not the average
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
@@ -45,15 +45,16 @@ def evaluate(
     for reading in READINGS:
         if f"{reading}test" in predictions:
             pair = (predictions[f"{reading}validation"], predictions[f"{reading}test"])
-            row |= _read_otherwise(method, protocol, reading, *pair, mask)
+            views = pair[1].num_experts // predictions["test"].num_experts
+            read = as_method_reads(method, *pair, protocol, views)
+            row |= _read_otherwise(protocol, reading, *read[:2], mask)
     return row
 
 
 def _read_otherwise(
-    method: str, protocol: str, reading: str, validation: Predictions, test: Predictions, hard: Any
+    protocol: str, reading: str, validation: Predictions, test: Predictions, hard: Any
 ) -> dict[str, Any]:
     """The scores of pooled views, or of the last weights, after a temperature of their own."""
-    validation, test, _ = as_method_reads(method, validation, test, protocol)
     temperature = fitted_temperature(validation, protocol)
     row: dict[str, Any] = {f"{reading}temperature": temperature.temperature_}
     row |= _scores(test.output, temperature, test.known_labels, reading)
@@ -71,17 +72,26 @@ def fitted_temperature(validation: Predictions, protocol: str) -> Temperature:
 
 
 def as_method_reads(
-    method: str, validation: Predictions, test: Predictions, protocol: str
+    method: str, validation: Predictions, test: Predictions, protocol: str, views: int = 1
 ) -> tuple[Predictions, Predictions, list[float] | None]:
-    """Both files after the method's post-hoc step, and the experts' temperatures if it fits any."""
+    """Both files after the method's post-hoc step, and the experts' temperatures if it fits any.
+
+    views: how many the files pool. An expert has one temperature in all of them, fitted on every view of
+    every row.
+    """
     if card(method).post_hoc != "per_expert_temperature":
         return validation, test, None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)  # its clamp is part of the method
         experts = PerExpertTemperature(solver=SOLVER[protocol])
-        experts.fit(validation.output, validation.known_labels)
-    validation, test = (replace(p, output=experts.transform(p.output)) for p in (validation, test))
-    return validation, test, experts.temperatures_
+        seen = MixtureOutput.cat(validation.output.views(views))
+        experts.fit(seen, validation.known_labels.repeat(views))
+
+    def calibrated(predictions: Predictions) -> Predictions:
+        each = [experts.transform(view) for view in predictions.output.views(views)]
+        return replace(predictions, output=MixtureOutput.pool(each))
+
+    return calibrated(validation), calibrated(test), experts.temperatures_
 
 
 def _scores(output: MixtureOutput, temperature: Temperature, labels: Tensor, prefix: str) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """The paper's cells beside a run's: how far apart they are, and whether they may be compared at all."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from calmoe.render.grid import Entry, Grid, Heading, estimate, label, signed
 from calmoe.report.columns import column_title
-from calmoe.report.published import published
+from calmoe.report.published import published, standard_error
 from calmoe.report.rows_over_seeds import Cell, Rows, cell_of, summarise
 from calmoe.report.tables import METHOD, METRIC, method_entry, sections_by_method
 
@@ -16,29 +16,35 @@ NONE_KNOWN = "no cell could be compared: that takes two seeds of a method that t
 
 
 class Comparison(NamedTuple):
-    """A published cell and ours; `combined_errors` is the difference over sqrt(se1² + se2²)."""
+    """A published cell, ± as printed, and ours; `combined_errors`: the difference over sqrt(se1² + se2²)."""
 
     method: str
     column: str
     published_mean: float
-    published_se: float
+    published_sd: float
     mean: float
     standard_error: float
     difference: float
     combined_errors: float
 
 
-def compare(rows: Rows, dataset: str, protocol: str = "published") -> list[Comparison]:
+def compare(
+    rows: Rows,
+    dataset: str,
+    protocol: str = "published",
+    error_of: Callable[[float], float] = standard_error,
+) -> list[Comparison]:
     """Every published cell beside ours; NaN where the run has none.
 
-    The paper rounds to three decimals: a standard error printed as 0.001 is anything from 0.0005 to 0.0015,
-    so read `combined_errors` with care where the printed one is that small.
+    error_of: from a printed ± to the standard error of its mean; by default the ± is a standard deviation.
+    The paper rounds to three decimals: a ± printed as 0.001 is anything from 0.0005 to 0.0015, so read
+    `combined_errors` with care where the printed one is that small.
     """
     ours = summarise(rows, protocol)
     return [
-        _comparison(method, column, Cell(mean, error, 5), cell_of(ours, method, column))
+        _comparison(method, column, mean, printed, error_of(printed), cell_of(ours, method, column))
         for method, cells in published(dataset)["cells"].items()
-        for column, (mean, error) in cells.items()
+        for column, (mean, printed) in cells.items()
     ]
 
 
@@ -47,11 +53,13 @@ def beyond(comparisons: Iterable[Comparison], limit: float = 2.0) -> list[Compar
     return [c for c in comparisons if abs(c.combined_errors) > limit]
 
 
-def _comparison(method: str, column: str, theirs: Cell, ours: Cell) -> Comparison:
-    difference = ours.mean - theirs.mean
+def _comparison(
+    method: str, column: str, mean: float, printed: float, error: float, ours: Cell
+) -> Comparison:
+    difference = ours.mean - mean
     with np.errstate(divide="ignore", invalid="ignore"):
-        combined = float(np.divide(difference, np.hypot(theirs.standard_error, ours.standard_error)))
-    return Comparison(method, column, *theirs[:2], *ours[:2], difference, combined)
+        combined = float(np.divide(difference, np.hypot(error, ours.standard_error)))
+    return Comparison(method, column, mean, printed, *ours[:2], difference, combined)
 
 
 def no_test(protocol: str, backbone: str, settings: str = "") -> str:
@@ -109,7 +117,7 @@ def comparison_table(comparisons: Sequence[Comparison], caption: str | None = No
         return (
             method_entry(c.method),
             label(column_title(c.column), c.column),
-            estimate(c.published_mean, c.published_se),
+            estimate(c.published_mean, c.published_sd),
             estimate(c.mean, c.standard_error),
             signed(c.difference),
             *(() if why else test),
@@ -121,8 +129,8 @@ def comparison_table(comparisons: Sequence[Comparison], caption: str | None = No
         (
             METHOD,
             METRIC,
-            Heading("Published", ("published", "published_se")),
-            Heading("Ours", ("ours", "ours_se")),
+            Heading("Published ± SD", ("published", "published_sd")),
+            Heading("Ours ± SE", ("ours", "ours_se")),
             Heading("Difference", ("difference",)),
             *(() if why else tested),
         ),

@@ -1,5 +1,6 @@
-"""What the paper published: its tables, with which backbones, and what it calls the targets."""
+"""What the paper published: its tables, what their ± means, with which backbones, and the targets' names."""
 
+import math
 import tomllib
 from collections.abc import Iterable
 from functools import cache
@@ -8,9 +9,11 @@ from typing import Any
 
 from calmoe.errors import InputError
 
+SEEDS = 5
+
 
 def published(dataset: str) -> dict[str, Any]:
-    """A published table: `table`, `caption`, and `cells[method][column] = [mean, standard error]`.
+    """A published table: `table`, `caption`, and `cells[method][column] = [mean, ±]` as printed.
 
     PACS has a table for each target, such as "pacs_sketch". "eta_gamma" has `rows` in place of cells.
 
@@ -22,6 +25,17 @@ def published(dataset: str) -> dict[str, Any]:
         raise InputError(f"the paper has no table for {dataset!r}: choose one of {', '.join(tables)}")
     table: dict[str, Any] = tables[dataset]
     return table
+
+
+def standard_error(printed: float) -> float:
+    """The standard error of a published mean, from its printed ±: the seeds' np.std, which has ddof 0.
+
+    s² = ±² n / (n − 1) is the unbiased variance, and s / √n = ± / √(n − 1) the error: half of ± for 5 seeds.
+
+    >>> standard_error(0.019)
+    0.0095
+    """
+    return printed / math.sqrt(SEEDS - 1)
 
 
 def table_of(dataset: str, target: str = "") -> str:

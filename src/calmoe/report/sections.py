@@ -52,8 +52,10 @@ PAIRED = SectionCard(
 )
 COMPARISON = SectionCard(
     heading="Beside the paper",
-    how="The paper's cells beside ours, mean ± standard error over seeds. Where both are of one experiment, "
-    "a difference of more than two combined standard errors is marked.",
+    how="The paper's cells beside ours. By all evidence its ± is the standard deviation over five seeds "
+    "(ddof 0; its text says standard error): half of it is taken as the standard error of its mean. Our ± is "
+    "the standard error. Where both are of one experiment, a difference of more than two combined standard "
+    "errors is marked.",
     tables=f"({PROTOCOL}-)?comparison",
 )
 CONFIDENCE = SectionCard(

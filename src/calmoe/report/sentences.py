@@ -64,8 +64,9 @@ def interval_caveat(rows: Rows, uncovered: str) -> str:
     if seeds == 1:
         return "There is one seed, so there are no intervals: no difference here can be told from chance."
     return (
-        f"Intervals are Student's t over at most {seeds} seeds. They cover the luck of training, not the "
-        f"choice of {uncovered}."
+        f"Intervals are Student's t over at most {seeds} seeds, each trained once. They cover how these "
+        "seeds scatter, neither a second training of the same seeds, which on a GPU may move more than so "
+        f"few seeds show, nor the choice of {uncovered}."
     )
 
 

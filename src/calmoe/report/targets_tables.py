@@ -112,7 +112,7 @@ def targets_comparison_table(
         for t in comparisons:
             c = known[t, method, column]
             entries += [
-                estimate(c.published_mean, c.published_se),
+                estimate(c.published_mean, c.published_sd),
                 estimate(c.mean, c.standard_error, c in far),
             ]
         return (method_entry(method), label(column_title(column), column), *entries)
@@ -124,9 +124,9 @@ def targets_comparison_table(
             METHOD,
             METRIC,
             *(
-                Heading(title, (f"{t}_{name}", f"{t}_{name}_se"), titles[t])
+                Heading(f"{title} ± {spread.upper()}", (f"{t}_{name}", f"{t}_{name}_{spread}"), titles[t])
                 for t in comparisons
-                for name, title in (("published", "Paper"), ("ours", "Ours"))
+                for name, title, spread in (("published", "Paper", "sd"), ("ours", "Ours", "se"))
             ),
         ),
         tuple(

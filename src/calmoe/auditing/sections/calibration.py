@@ -2,7 +2,7 @@
 
 The audit judges expert k by the class that the expert itself predicts, on its routing-weighted view
 dQ_k ∝ r_k dP and on the rows where it leads. If all experts are calibrated on their views, the mixture has
-the marginal balance Σ_k E[r_k (Y − f_k)] = E[Y − f] = 0 and no more (section 4.1).
+the marginal balance Σ_k E[r_k (Y − f_k)] = E[Y − f] = 0 (section 4.1); it is calibrated only if they agree.
 """
 
 from collections.abc import Sequence
