@@ -13,7 +13,8 @@ from scipy.stats import t as student
 from calmoe.errors import InputError
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Grid, Heading, count, interval, label, number, signed
-from calmoe.report.rows_over_seeds import Rows, column_title
+from calmoe.report.columns import column_title
+from calmoe.report.rows_over_seeds import Rows
 from studies.rows import DECIMALS, read_lines, read_results
 
 ARMS = {"as it is": "robust", "ERM": "vanilla"}  # of the switch study, each the table's method of that name
