@@ -14,6 +14,7 @@ from rich.console import Console
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
+from haste import hastily
 from sizes import VARIABLE, at_size
 
 torch.set_num_threads(1)
@@ -49,6 +50,12 @@ def unrendered(monkeypatch):
     stream = io.BytesIO()
     Image.new("RGB", (1, 1)).save(stream, "PNG")
     monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(stream.getvalue()))
+
+
+@pytest.fixture
+def hasty():
+    with hastily():
+        yield
 
 
 @pytest.fixture(scope="session")

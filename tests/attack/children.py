@@ -179,8 +179,10 @@ def prepare() -> None:
 
     import calmoe
     from calmoe.training import Trainer
+    from haste import hurry
 
     torch.set_num_threads(1)
+    hurry()  # files, not findings, are attacked
     Trainer.__init__.__defaults__ = (0.0,)  # a checkpoint after every epoch
     os.environ["CALMOE_COMMIT"] = "attacked"  # git is not asked
     modules = [module.name for module in pkgutil.walk_packages(calmoe.__path__, "calmoe.")]

@@ -257,6 +257,7 @@ def test_an_audit_into_a_users_folder_is_refused(predictions, tmp_path, monkeypa
     assert tree(tmp_path) == before
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_an_audit_keeps_foreign_figures_and_removes_its_own(audited, tmp_path):
     out = tmp_path / "out"
     audited.save(out)
@@ -275,6 +276,7 @@ def test_an_audit_keeps_foreign_figures_and_removes_its_own(audited, tmp_path):
     assert page == audited.save(tmp_path / "again").read_bytes()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_an_audit_of_an_earlier_version_is_taken_on(audited, tmp_path):
     out = tmp_path / "out"
     audited.save(out)
@@ -292,7 +294,9 @@ def test_an_audit_of_an_earlier_version_is_taken_on(audited, tmp_path):
     assert tree(out) == before
 
 
-def test_audits_and_reports_stay_out_of_each_others_folders(finished, predictions, undrawn, tmp_path):
+def test_audits_and_reports_stay_out_of_each_others_folders(
+    finished, predictions, undrawn, unrendered, tmp_path
+):
     write_report([finished])
     assert command("audit", predictions, "--out", tmp_path / "audit").exit_code == 0
     before = tree(tmp_path)
@@ -309,7 +313,7 @@ def test_audits_and_reports_stay_out_of_each_others_folders(finished, prediction
     refused("audit", predictions, "--out", finished / "report")
 
 
-def test_a_planted_link_in_an_output_folder_is_not_followed(audited, finished, undrawn, tmp_path):
+def test_a_planted_link_in_an_output_folder_is_not_followed(audited, finished, undrawn, unrendered, tmp_path):
     elsewhere = decoys(tmp_path / "elsewhere")
     audited.save(tmp_path / "out")
     write_report([finished], tmp_path / "report")

@@ -100,6 +100,7 @@ def test_a_sweep_is_refused(swept, tmp_path):
         export(swept[0], tmp_path / "out")
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_command_and_an_audit_of_what_it_wrote(reference, tmp_path):
     def said(*arguments):
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])

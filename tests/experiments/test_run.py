@@ -117,6 +117,7 @@ def own_method():
     del METHODS["mine"], OBJECTIVES["weighed"]
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_an_objective_with_a_setting_trains_sweeps_resumes_and_is_reported(own_method, tiny, quiet, tmp_path):
     spec = narrowed(tiny, methods=("vanilla", "mine"))
     outcome = run(with_settings(spec, ["weight=4"]), tmp_path / "run", console=quiet)
@@ -184,6 +185,7 @@ def predictions(finished, method="vanilla"):
     return model
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_predictions_from_elsewhere_stand_in_tables_and_figures(finished, tiny, quiet, tmp_path):
     model = predictions(finished)
     opened = add_predictions(finished, "theirs", 42, model.validation, model.test)
@@ -246,6 +248,7 @@ def test_predictions_have_a_home_in_another_copy(finished, tmp_path):
 # --- averaged weights and pooled views
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_one_training_is_read_four_ways(tiny, quiet, tmp_path):
     """Average and last weights, with and without views: each has its scores, and old keys stay."""
     spec = narrowed(with_settings(tiny, ["average=0.9", "views=5"]), methods=("vanilla", "mocae", "sharp"))

@@ -67,6 +67,7 @@ def test_outright_miscalibration_is_not_hidden():
     assert found.cancelled.low < 0
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_same_seed_gives_the_same_numbers():
     configurations = Configurations.of(worlds.cancelling(0).sample(800, seed=0))
     assert hidden(configurations, seed=1) == hidden(configurations, seed=1)

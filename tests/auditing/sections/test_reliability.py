@@ -57,6 +57,7 @@ def test_it_says_in_short_what_was_found(predictions):
     assert "But rows of equal confidence are right more or less often by how they were routed" in cancelling
 
 
+@pytest.mark.usefixtures("hasty")
 def test_probabilities_that_are_not_the_experts_mixture_are_noted():
     sample = worlds.cancelling(seed=0).sample(600, seed=0)
     assert calmoe.audit(sample).unlike < 1e-6
@@ -66,7 +67,7 @@ def test_probabilities_that_are_not_the_experts_mixture_are_noted():
     assert "differ from those that its routing and experts give" in report.summary()
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("hasty", "unrendered")
 def test_a_second_audit_leaves_nothing_of_the_first(tmp_path):
     calmoe.audit(worlds.cancelling(seed=0).sample(1000, seed=0)).save(tmp_path)
     (tmp_path / "mine.txt").write_text("mine")

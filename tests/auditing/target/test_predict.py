@@ -303,7 +303,7 @@ def test_a_class_may_be_predicted_instead():
     assert found.predicted.accuracy.low < true < found.predicted.accuracy.high
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("hasty", "unrendered")
 def test_labels_of_probability_zero_leave_the_nll_out(tmp_path):
     random = np.random.default_rng(0)
     probs = np.where(random.random((600, 1)) < 0.5, [[1.0, 0.0]], [[0.3, 0.7]])
@@ -315,6 +315,7 @@ def test_labels_of_probability_zero_leave_the_nll_out(tmp_path):
     assert report.save(tmp_path).exists()
 
 
+@pytest.mark.usefixtures("hasty", "unrendered")
 def test_the_report_tells_it_and_is_written(tmp_path):
     source, target = WORLD.sample(2000, seed=0), ELSEWHERE.sample(800, seed=1)
     report = calmoe.audit(source, target=target)
@@ -371,6 +372,7 @@ def test_targets_that_cannot_be_are_refused_in_one_line(tmp_path, rows, why):
     assert not out.exists()
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_command_predicts_for_a_target(tmp_path):
     WORLD.sample(600, seed=0).save(tmp_path / "source.safetensors")
     replace(ELSEWHERE.sample(300, seed=0), labels=None).save(tmp_path / "target.safetensors")
@@ -474,6 +476,7 @@ def test_intervals_cover_and_the_test_keeps_its_level_over_random_worlds(name):
     assert rejected <= most(times)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_tests_p_value_is_the_middle_one_of_three_splits():
     world = worlds.cancelling(0)
     source, target = world.sample(1000, seed=0), worlds.shifted(world, 0, 0.3).sample(600, seed=1)
