@@ -13,11 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import calmoe
 from calmoe import ownership
-from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import export as export_room
 from calmoe.experiments.export import export
@@ -32,6 +30,8 @@ from calmoe.predictions import Predictions
 from calmoe.report import write
 from calmoe.report.write import write_report
 from calmoe.validation import read_document
+from command_line import calmoe as command
+from command_line import refused
 
 LEFT = "0123456789abcdef"  # as the end of a temporary name
 METHODS = ("vanilla", "mocae")
@@ -72,18 +72,6 @@ def predictions(tmp_path_factory):
 @pytest.fixture(scope="module")
 def audited(predictions):
     return calmoe.audit(Predictions.load(predictions))
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(*arguments):
-    result = command(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
 
 
 def tree(folder):

@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from typer.testing import CliRunner
 
 import chromium
-from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.experiments.store import RunFolder
 from calmoe.report import write
+from command_line import calmoe
 from image_folders import write_images
 from run_folders import drop
 from synthetic_curves import draw_without_curves
@@ -36,10 +35,6 @@ def _small():
 def undrawn(unrendered, monkeypatch):
     """Figures take seconds, and have their own tests."""
     monkeypatch.setattr(write, "draw_figures", draw_without_curves)
-
-
-def calmoe(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
