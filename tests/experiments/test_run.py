@@ -1,7 +1,6 @@
 """A run that is opened: planned once, hashed once, judged anew only where something changed."""
 
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -68,18 +67,6 @@ def test_results_are_judged_anew_where_predictions_changed(finished, tiny, quiet
     Run.open(finished).write_results(rows)  # sealed with what it was made of
     assert run(tiny, finished, console=quiet).rows == rows
     assert run(tiny, finished, only_report=True, console=quiet).rows == before
-
-
-def test_who_reads_a_run_needs_no_trainer(finished):
-    code = (
-        "import sys; from pathlib import Path; from calmoe.experiments.run import Run;"
-        "from calmoe.report.sources import read_targets;"
-        f"opened = Run.open(Path({str(finished)!r})); rows = opened.rows;"
-        "models = list(opened.read_models());"
-        "assert rows and models; print('calmoe.training.trainer' in sys.modules)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
 
 
 def test_an_old_record_opens_and_goes_on(finished, reference, tiny, quiet):
