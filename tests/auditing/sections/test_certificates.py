@@ -177,7 +177,7 @@ def test_choosing_bin_by_bin_bounds_every_pattern_of_choices(seed):
 @pytest.mark.parametrize("rows", [200, 3000])
 def test_upper_bounds_hold_over_random_worlds_all_radii_together(rows):
     """A smaller `benchmarks/audit.py`."""
-    missed, times = {"signed": 0, "squared": 0, "tail": 0}, at_size(15, 100)
+    missed, times = {"signed": 0, "squared": 0, "tail": 0}, at_size(8, 100)
     for name in ("cancelling", "miscalibrated"):
         for seed in range(times):
             world = WORLDS[name](seed)

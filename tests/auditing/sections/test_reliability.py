@@ -48,13 +48,9 @@ def test_groups_come_worst_first_and_hold_the_truth(predictions):
     assert there.ece.value == pytest.approx(plain, abs=0.02)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_it_says_in_short_what_was_found(predictions):
     assert "The probabilities are not true" in calmoe.audit(predictions).summary().splitlines()[0]
-    clean = calmoe.audit(worlds.calibrated(seed=3).sample(2000, seed=1))
-    assert repr(clean) == clean.summary()
-    assert clean.summary().startswith("In short: The probabilities may well be true: ECE ")
-    cancelling = calmoe.audit(worlds.cancelling(seed=0).sample(4000, seed=0)).summary().splitlines()[0]
-    assert "But rows of equal confidence are right more or less often by how they were routed" in cancelling
 
 
 @pytest.mark.usefixtures("hasty")
