@@ -68,6 +68,7 @@ def test_the_record_tells_target_and_weights(finished, weights):
     ]
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_report_needs_no_hard_subset(finished, images, tmp_path):
     result = calmoe("report", finished, "--to", tmp_path / "report", "--data", images)
     assert result.exit_code == 0, result.output
