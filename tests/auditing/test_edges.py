@@ -65,7 +65,15 @@ CASES = {
 }
 
 
-USUAL = ("two rows", "50 rows", "the fewest rows", "one expert", "a constant router", "all right")
+USUAL = (
+    "50 rows",
+    "two rows",
+    "the fewest rows",
+    "one expert",
+    "a constant router",
+    "all right",
+    "all wrong",
+)
 """Their figures are like any other's, and rendered at full size only."""
 
 

@@ -457,7 +457,7 @@ def test_intervals_cover_and_the_test_keeps_its_level_for_who_knows(name, known)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cancelling", "miscalibrated"])
+@pytest.mark.parametrize("name", at_size(["cancelling"], ["cancelling", "miscalibrated"]))
 def test_intervals_cover_and_the_test_keeps_its_level_over_random_worlds(name):
     """Learning and all."""
     times, covered, rejected, errors = at_size(1, 100), np.zeros(2), 0, []
