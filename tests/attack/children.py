@@ -172,8 +172,11 @@ def intercept(act: Act) -> None:
     os.fsync = audited_fsync
 
 
-def prepare() -> None:
-    """Make this process the parent of many: all is imported, one thread, mounts of its own if permitted."""
+def prepare(draws: bool) -> None:
+    """Make this process the parent of many: all is imported, one thread, mounts of its own if permitted.
+
+    draws: whether figures are rendered, or one picture stands for all of them.
+    """
     import torch
     from matplotlib.figure import Figure
 
@@ -191,6 +194,9 @@ def prepare() -> None:
             importlib.import_module(name)
     figure = Figure()
     figure.text(0, 0, "$x$")
-    figure.savefig(io.BytesIO())  # fonts are found and read once
+    picture = io.BytesIO()
+    figure.savefig(picture)  # fonts are found and read once
+    if not draws:
+        Figure.savefig = lambda _, file, **__: file.write(picture.getvalue())
     if ctypes.CDLL(None, use_errno=True).unshare(NEW_MOUNTS) == 0:
         subprocess.run(["mount", "--make-rprivate", "/"], check=False, capture_output=True)
