@@ -7,6 +7,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# pip compiles nothing: without this, where the environment forbids bytecode, each process compiles torch anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Each worker has one core.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 

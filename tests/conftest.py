@@ -1,5 +1,6 @@
 """Tests are deterministic, leave the second core to the other worker, and share one small finished run."""
 
+import gc
 import io
 import os
 import shutil
@@ -14,6 +15,7 @@ from rich.console import Console
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
+from haste import hastily
 from sizes import VARIABLE, at_size
 
 torch.set_num_threads(1)
@@ -34,6 +36,13 @@ def pytest_configure(config):
     hypothesis.settings.load_profile("calmoe")
 
 
+def pytest_collection_finish():
+    """What is imported stays: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
 def pytest_report_header():
     return f"simulations: {at_size('small, pytest --slow for full', 'full')} size"
 
@@ -49,6 +58,12 @@ def unrendered(monkeypatch):
     stream = io.BytesIO()
     Image.new("RGB", (1, 1)).save(stream, "PNG")
     monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(stream.getvalue()))
+
+
+@pytest.fixture
+def hasty():
+    with hastily():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,27 +5,13 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from calmoe.commands import app
 from calmoe.commands.program import GOES_ON
 from calmoe.data import cifar10h
 from calmoe.experiments import runner
+from command_line import calmoe, refused
 
 SMALL = ["--seeds", "42", "--set", "epochs=2", "--set", "warmup=1", "--set", "hidden=[8]"]
-
-
-def calmoe(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(*arguments):
-    """The one line on standard error of a command that ends with code 2."""
-    result = calmoe(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
 
 
 def test_run_shows_the_table(tmp_path):

@@ -34,7 +34,7 @@ def attack(scale: float, seed: int, progress: Progress) -> list[Tally]:
     context.set_forkserver_preload(["calmoe.commands", "calmoe.report.write", *LATE])
     with (
         tempfile.TemporaryDirectory(prefix="calmoe-kills-") as folder,
-        ProcessPoolExecutor(2, context, prepare) as pool,
+        ProcessPoolExecutor(2, context, prepare, (scale >= LARGE,)) as pool,
     ):
         library = Library(Path(folder))
         library.begin()

@@ -13,11 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import calmoe
 from calmoe import ownership
-from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import export as export_room
 from calmoe.experiments.dry_run import show_plan
@@ -33,6 +31,8 @@ from calmoe.predictions import Predictions
 from calmoe.report import write
 from calmoe.report.write import write_report
 from calmoe.validation import read_document
+from command_line import calmoe as command
+from command_line import refused
 
 LEFT = "0123456789abcdef"  # as the end of a temporary name
 METHODS = ("vanilla", "mocae")
@@ -73,18 +73,6 @@ def predictions(tmp_path_factory):
 @pytest.fixture(scope="module")
 def audited(predictions):
     return calmoe.audit(Predictions.load(predictions))
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(*arguments):
-    result = command(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
 
 
 def tree(folder):
@@ -258,6 +246,7 @@ def test_an_audit_into_a_users_folder_is_refused(predictions, tmp_path, monkeypa
     assert tree(tmp_path) == before
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_an_audit_keeps_foreign_figures_and_removes_its_own(audited, tmp_path):
     out = tmp_path / "out"
     audited.save(out)
@@ -276,6 +265,7 @@ def test_an_audit_keeps_foreign_figures_and_removes_its_own(audited, tmp_path):
     assert page == audited.save(tmp_path / "again").read_bytes()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_an_audit_of_an_earlier_version_is_taken_on(audited, tmp_path):
     out = tmp_path / "out"
     audited.save(out)
@@ -293,7 +283,9 @@ def test_an_audit_of_an_earlier_version_is_taken_on(audited, tmp_path):
     assert tree(out) == before
 
 
-def test_audits_and_reports_stay_out_of_each_others_folders(finished, predictions, undrawn, tmp_path):
+def test_audits_and_reports_stay_out_of_each_others_folders(
+    finished, predictions, undrawn, unrendered, tmp_path
+):
     write_report([finished])
     assert command("audit", predictions, "--out", tmp_path / "audit").exit_code == 0
     before = tree(tmp_path)
@@ -310,7 +302,7 @@ def test_audits_and_reports_stay_out_of_each_others_folders(finished, prediction
     refused("audit", predictions, "--out", finished / "report")
 
 
-def test_a_planted_link_in_an_output_folder_is_not_followed(audited, finished, undrawn, tmp_path):
+def test_a_planted_link_in_an_output_folder_is_not_followed(audited, finished, undrawn, unrendered, tmp_path):
     elsewhere = decoys(tmp_path / "elsewhere")
     audited.save(tmp_path / "out")
     write_report([finished], tmp_path / "report")

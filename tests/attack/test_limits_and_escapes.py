@@ -11,11 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
-from typer.testing import CliRunner
 
 from calmoe.arrays import MOST_BINS
 from calmoe.auditing import audit
-from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.escaping import latex, markdown, spreadsheet, visible
 from calmoe.experiments.dry_run import show_plan
@@ -27,25 +25,13 @@ from calmoe.render.console import say_notes
 from calmoe.render.grid import Grid, Heading, estimate, label, signed
 from calmoe.training import check_model
 from calmoe.training.trainer import MOST_PARAMETERS
+from command_line import calmoe, refused
 from strategies import random_output
 
 ESCAPES = "\x1b[2J\x9b31m\u202e\u2066\r\n\x07\x00\u2028\x85\ud800\udce9"
 FORMULAS = ["=cmd|' /C calc'!A0", "+1+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"]
 text = st.text(st.characters(exclude_categories=[]), max_size=30)
 names = text | st.text("|\\`*_~<>[]()!&#;-+=.$1a \n\r\t", max_size=20)
-
-
-def calmoe(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(*arguments):
-    """The one line on standard error of a command that ends with code 2."""
-    result = calmoe(*arguments)
-    assert result.exit_code == 2, (result.output, result.exception)
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
 
 
 # --- limits

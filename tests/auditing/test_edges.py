@@ -16,6 +16,7 @@ from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
+from sizes import at_size
 
 
 def mixture(n=400, routing=None, experts=None, labels=None, k=2, c=3, seed=0):
@@ -64,8 +65,23 @@ CASES = {
 }
 
 
+USUAL = (
+    "50 rows",
+    "two rows",
+    "the fewest rows",
+    "one expert",
+    "a constant router",
+    "all right",
+    "all wrong",
+)
+"""Their figures are like any other's, and rendered at full size only."""
+
+
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("case", CASES)
-def test_a_strange_mixture_gets_a_report(case, tmp_path):
+def test_a_strange_mixture_gets_a_report(case, tmp_path, request):
+    if case in at_size(USUAL, ()):
+        request.getfixturevalue("unrendered")
     make, words = CASES[case]
     path, out = tmp_path / "p.safetensors", tmp_path / "out"
     make().save(path)
@@ -183,6 +199,7 @@ def test_an_event_that_is_not_there_is_refused(of):
         calmoe.audit(mixture(50), of=of)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_infinite_logarithms():
     """log 0 = −∞ is a probability of zero; −∞ everywhere in a row is not a row of probabilities."""
     sure, labels = np.random.default_rng(0).integers(0, 2, (2, 300))
@@ -194,6 +211,7 @@ def test_infinite_logarithms():
         Predictions(output=MixtureOutput(nothing, torch.zeros(3, 1), nothing[:, None]))
 
 
+@pytest.mark.usefixtures("hasty")
 def test_an_expert_that_is_never_asked_is_not_judged():
     asked, again, never = calmoe.audit(mixture(routing=silent_expert(400))).aggregate.experts
     assert (never.share.value, never.leads.value) == (0.0, 0.0)

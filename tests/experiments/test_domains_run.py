@@ -9,13 +9,12 @@ from functools import partial
 import pytest
 import torch
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
 from calmoe.backbones import ResNet, weights_digest
-from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.data.image_cache import CACHE
 from calmoe.training import Trainer
+from command_line import calmoe
 from image_folders import write_images
 
 SMALL = ["--methods", "vanilla,mocae", "--seeds", "42", "--set", "epochs=1", "--set", "batch=40"]
@@ -27,10 +26,6 @@ def _small():
         small = replace(domains.CARD, load=partial(domains.load, size=32))
         patch.setitem(DATASETS, "domains", small)
         yield
-
-
-def calmoe(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def run(data, out, *options, target="photo"):
@@ -73,6 +68,7 @@ def test_the_record_tells_target_and_weights(finished, weights):
     ]
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_report_needs_no_hard_subset(finished, images, tmp_path):
     result = calmoe("report", finished, "--to", tmp_path / "report", "--data", images)
     assert result.exit_code == 0, result.output

@@ -1,16 +1,15 @@
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from calmoe.calibration import Temperature
-from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments.export import export
 from calmoe.experiments.run import Run
 from calmoe.experiments.store import read_results
 from calmoe.metrics import ece, nll
 from calmoe.predictions import Predictions
+from command_line import calmoe
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -100,9 +99,10 @@ def test_a_sweep_is_refused(swept, tmp_path):
         export(swept[0], tmp_path / "out")
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_command_and_an_audit_of_what_it_wrote(reference, tmp_path):
     def said(*arguments):
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        result = calmoe(*arguments)
         assert result.exit_code == 0, result.output
         return result.stdout
 

@@ -1,7 +1,6 @@
 """A run that is opened: planned once, hashed once, judged anew only where something changed."""
 
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -70,18 +69,6 @@ def test_results_are_judged_anew_where_predictions_changed(finished, tiny, quiet
     assert run(tiny, finished, only_report=True, console=quiet).rows == before
 
 
-def test_who_reads_a_run_needs_no_trainer(finished):
-    code = (
-        "import sys; from pathlib import Path; from calmoe.experiments.run import Run;"
-        "from calmoe.report.sources import read_targets;"
-        f"opened = Run.open(Path({str(finished)!r})); rows = opened.rows;"
-        "models = list(opened.read_models());"
-        "assert rows and models; print('calmoe.training.trainer' in sys.modules)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
-
-
 def test_an_old_record_opens_and_goes_on(finished, reference, tiny, quiet):
     """A folder whose record has no version, and settings that came later are missing in it."""
     folder = RunFolder(finished)
@@ -117,6 +104,7 @@ def own_method():
     del METHODS["mine"], OBJECTIVES["weighed"]
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_an_objective_with_a_setting_trains_sweeps_resumes_and_is_reported(own_method, tiny, quiet, tmp_path):
     spec = narrowed(tiny, methods=("vanilla", "mine"))
     outcome = run(with_settings(spec, ["weight=4"]), tmp_path / "run", console=quiet)
@@ -184,6 +172,7 @@ def predictions(finished, method="vanilla"):
     return model
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_predictions_from_elsewhere_stand_in_tables_and_figures(finished, tiny, quiet, tmp_path):
     model = predictions(finished)
     opened = add_predictions(finished, "theirs", 42, model.validation, model.test)
@@ -246,6 +235,7 @@ def test_predictions_have_a_home_in_another_copy(finished, tmp_path):
 # --- averaged weights and pooled views
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_one_training_is_read_four_ways(tiny, quiet, tmp_path):
     """Average and last weights, with and without views: each has its scores, and old keys stay."""
     spec = narrowed(with_settings(tiny, ["average=0.9", "views=5"]), methods=("vanilla", "mocae", "sharp"))

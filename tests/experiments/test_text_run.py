@@ -5,14 +5,13 @@ import re
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
-from calmoe.commands import app
 from calmoe.experiments.spec import load_preset
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.methods import METHODS
 from calmoe.predictions import Predictions
 from calmoe.training import Trainer
+from command_line import calmoe
 from encoders import (
     COLUMNS,
     IDENTITIES,
@@ -34,10 +33,6 @@ SMALL = [
     "warmup=1",
 ]
 SMALL += ["--set", "learning_rate=1e-3", "--set", "router_hidden=8"]
-
-
-def calmoe(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def run(data, encoder, out, *more):

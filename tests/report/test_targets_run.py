@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from typer.testing import CliRunner
 
 import chromium
-from calmoe.commands import app
 from calmoe.data import DATASETS, domains
 from calmoe.experiments.store import RunFolder
 from calmoe.report import write
+from command_line import calmoe
 from image_folders import write_images
 from run_folders import drop
 from synthetic_curves import draw_without_curves
@@ -33,13 +32,9 @@ def _small():
 
 
 @pytest.fixture
-def undrawn(monkeypatch):
+def undrawn(unrendered, monkeypatch):
     """Figures take seconds, and have their own tests."""
     monkeypatch.setattr(write, "draw_figures", draw_without_curves)
-
-
-def calmoe(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +67,12 @@ def report(runs, images, tmp_path_factory):
     assert result.exit_code == 0, result.output
     assert f"the report is {to / 'report.html'}" in result.stdout
     return to
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.Chromium() as opened:
+        yield opened
 
 
 def read(path):
@@ -197,24 +198,19 @@ def test_bad_combinations_are_one_line(runs, images, finished, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
 @pytest.mark.parametrize("width", chromium.WIDTHS)
-def test_it_fits_and_its_headings_sort(report, width):
-    with chromium.Chromium() as browser:
-        browser.open(report / "report.html", width, "light")
-        assert browser.run("document.scrollingElement.scrollWidth") <= width
-        shown = browser.run(
-            "[...document.querySelectorAll('caption')].map((c) => c.getBoundingClientRect().right)"
-        )
-        assert max(shown) <= width
-        button = 'document.querySelector("#results table thead tr:last-child").querySelectorAll("button")[2]'
-        browser.run(f"{button}.click()")
-        assert browser.run(f"{button}.parentElement.ariaSort") == "ascending"
-        cells = (
-            '[...document.querySelector("#results table").querySelectorAll("tbody tr")].map((r) => r.cells[2]'
-        )
-        values = [float(text.split()[0]) for text in browser.run(f"{cells}.textContent)")]
-        assert values == sorted(values)
-        links = browser.run(
-            "[...document.querySelectorAll('#each-target a')].map((a) => a.getAttribute('href'))"
-        )
-        assert links == [f"{target}/report.html" for target in TARGETS]
-        assert browser.complaints() == []
+def test_it_fits_and_its_headings_sort(report, browser, width):
+    browser.open(report / "report.html", width, "light")
+    assert browser.run("document.scrollingElement.scrollWidth") <= width
+    shown = browser.run(
+        "[...document.querySelectorAll('caption')].map((c) => c.getBoundingClientRect().right)"
+    )
+    assert max(shown) <= width
+    button = 'document.querySelector("#results table thead tr:last-child").querySelectorAll("button")[2]'
+    browser.run(f"{button}.click()")
+    assert browser.run(f"{button}.parentElement.ariaSort") == "ascending"
+    cells = '[...document.querySelector("#results table").querySelectorAll("tbody tr")].map((r) => r.cells[2]'
+    values = [float(text.split()[0]) for text in browser.run(f"{cells}.textContent)")]
+    assert values == sorted(values)
+    links = browser.run("[...document.querySelectorAll('#each-target a')].map((a) => a.getAttribute('href'))")
+    assert links == [f"{target}/report.html" for target in TARGETS]
+    assert browser.complaints() == []

@@ -14,7 +14,7 @@ from calmoe.experiments.sealing import read_sealed, write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, parse_methods, parse_seeds, with_settings
 from calmoe.experiments.store import read_results
 from calmoe.render.drawing import Drawn, new_figure
-from calmoe.report import write
+from calmoe.report import examples, write
 from calmoe.report.figure_list import run_figures
 from calmoe.report.reproduction import command
 from calmoe.report.write import write_report
@@ -23,7 +23,7 @@ from synthetic_curves import draw_without_curves
 
 
 @pytest.fixture
-def undrawn(monkeypatch):
+def undrawn(unrendered, monkeypatch):
     """Figures take seconds, and have their own tests."""
 
     def draw(cards, numbers):
@@ -31,6 +31,7 @@ def undrawn(monkeypatch):
         return drawn, missing | ({"frontier": "<not> now"} if numbers.curves else {})
 
     monkeypatch.setattr(write, "draw_figures", draw)
+    monkeypatch.setattr(examples, "examples_figure", lambda shown: Drawn(new_figure(1, 1), "an empty figure"))
 
 
 def page_of(run, to):

@@ -20,7 +20,7 @@ from synthetic_curves import mixture
 
 
 @pytest.fixture
-def model(monkeypatch):
+def model(hasty, monkeypatch):
     """The one model of every run, of made-up predictions; pages are written at once."""
     model = Model("robust", 42, mixture(1), mixture(2), [])
     monkeypatch.setattr(Run, "read_models", lambda run, **chosen: iter([model]))
@@ -71,6 +71,7 @@ def test_an_audit_without_sections_is_refused():
         audits.row(audit(single))
 
 
+@pytest.mark.usefixtures("hasty")
 def test_p_by_seed_and_splits():
     predictions = mixture(1)
     grid = by_splits(predictions, splits=(1,), seeds=(0, 1))

@@ -308,8 +308,8 @@ def test_pretrained_weights_replace_the_backbones_and_leave_the_head_to_the_seed
 
 def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch):
     """In float64, against `sharp_gradients` in a plain loop: weights, moments and batch norm's statistics."""
-    model, settings = ModelSettings(backbone="resnet18", stages=3), replace(SETTINGS, rho=0.3, batch=48)
-    small = replace(digits, train=digits.train.take(np.arange(96)))
+    model, settings = ModelSettings(backbone="resnet18", stages=3), replace(SETTINGS, rho=0.3, batch=24)
+    small = replace(digits, train=digits.train.take(np.arange(48)))
     normalise = Batches.normalise
     monkeypatch.setattr(Batches, "normalise", lambda self, inputs: normalise(self, inputs).double())
 
@@ -327,7 +327,7 @@ def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch):
     resident.load(start)
     resident.model.train()
     other._begin(42, 0, resident, settings)
-    for at in torch.arange(96).split(48):
+    for at in torch.arange(48).split(24):
         inputs, labels = other.batches.take(at)
         rows = other.batches.normalise(inputs)
         sharp_gradients(

@@ -55,7 +55,7 @@ def test_samples_follow_the_world_and_the_event_is_the_top_label():
 def test_intervals_cover_over_random_worlds(name, monkeypatch):
     """ECE, experts, and what a witness and an adversary show who know the world."""
     monkeypatch.setattr(calibration, "smooth", lambda *_, **__: NONE)  # has its own test, and takes most time
-    times, covered = at_size(20, 200), {"ece": 0, "views": 0, "witness": 0, "curve": 0}
+    times, covered = at_size(12, 200), {"ece": 0, "views": 0, "witness": 0, "curve": 0}
     for seed in range(times):
         world = multiclass.WORLDS[name](seed)
         sample = world.sample(5000, seed=1000 + seed)

@@ -30,7 +30,7 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
 
     augmented = check_protocol(protocol) == "published"
     pixels, labels = load_digits(return_X_y=True)
-    pixels, labels = pixels.astype(np.int64), labels.astype(np.int64)  # pixels are whole numbers 0..16
+    labels = labels.astype(np.int64)  # pixels are whole numbers, and floats that hold them are exact
     pool, test = stratified_holdout(labels, 0.5, SEED)
     agreement = neighbour_agreement(pixels[pool], labels[pool], pixels[test], labels[test])
     train, validation = (

@@ -9,17 +9,25 @@ import chromium
 from calmoe import worlds
 from calmoe.auditing.audit_report import SECTIONS
 from calmoe.auditing.presentation.page import page as fill
+from haste import hastily
 
 
 @pytest.fixture(scope="module")
 def report():
     world = worlds.cancelling(0, experts=4)
-    return calmoe.audit(world.sample(3000, seed=0), target=world.sample(500, seed=1))
+    with hastily():
+        return calmoe.audit(world.sample(3000, seed=0), target=world.sample(500, seed=1))
 
 
 @pytest.fixture(scope="module")
 def page(report, tmp_path_factory):
     return report.save(tmp_path_factory.mktemp("audit"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.Chromium() as opened:
+        yield opened
 
 
 def test_every_section_with_a_figure_teaches_how_to_read_it_in_two_sentences(report):
@@ -38,20 +46,19 @@ def test_every_section_with_a_figure_teaches_how_to_read_it_in_two_sentences(rep
 @pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
 @pytest.mark.parametrize("scheme", chromium.SCHEMES)
 @pytest.mark.parametrize("width", chromium.WIDTHS)
-def test_it_fits_and_is_silent(report, page, width, scheme):
-    with chromium.Chromium() as browser:
-        browser.open(page, width, scheme)
-        assert browser.run("document.scrollingElement.scrollWidth") <= width
-        sticking_out = """[...document.querySelectorAll("body *")].filter((e) => !e.closest(".scroll, dialog")
-            && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""
-        assert browser.run(sticking_out) == []
-        images = browser.run(
-            "[...document.querySelectorAll('main img')].map((i) => [i.naturalWidth, i.width, i.alt])"
-        )
-        assert len(images) == len(report.figures())
-        for natural, shown, alt in images:
-            assert natural > 0
-            assert shown >= 0.4 * natural
-            assert len(alt) > 40
-        assert browser.complaints() == []
-        assert browser.requests() == [page.resolve().as_uri()]
+def test_it_fits_and_is_silent(report, browser, page, width, scheme):
+    browser.open(page, width, scheme)
+    assert browser.run("document.scrollingElement.scrollWidth") <= width
+    sticking_out = """[...document.querySelectorAll("body *")].filter((e) => !e.closest(".scroll, dialog")
+        && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""
+    assert browser.run(sticking_out) == []
+    images = browser.run(
+        "[...document.querySelectorAll('main img')].map((i) => [i.naturalWidth, i.width, i.alt])"
+    )
+    assert len(images) == len(report.figures())
+    for natural, shown, alt in images:
+        assert natural > 0
+        assert shown >= 0.4 * natural
+        assert len(alt) > 40
+    assert browser.complaints() == []
+    assert browser.requests() == [page.resolve().as_uri()]

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import logsumexp
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, certificates, fragility
@@ -17,6 +16,7 @@ from calmoe.worlds import WORLDS
 from sizes import at_size, most
 from strategies import divergence, seeds
 
+logsumexp = np.logaddexp.reduce  # for few numbers faster than scipy's
 RADII = (0.0, 0.02, 0.1, 0.3)
 
 
@@ -62,6 +62,7 @@ def test_the_signed_value_is_the_largest_over_all_sign_patterns(seed):
     random = np.random.default_rng(seed)
     index, residual = random.integers(0, 6, 200), random.uniform(-1, 1, 200)
     patterns = np.array(np.meshgrid(*[[-1.0, 1.0]] * 6)).reshape(6, -1).T
+    by_bin = [residual[index == b] for b in range(6)]
     for epsilon in (0.0, 0.05, 0.4):
         scores = patterns[:, index] * residual
         best = (tilt(scores, epsilon) * scores).mean(axis=1).max()
@@ -70,9 +71,7 @@ def test_the_signed_value_is_the_largest_over_all_sign_patterns(seed):
         if epsilon:
             dual = min(
                 (
-                    logsumexp(
-                        [max(logsumexp(s * eta * residual[index == b]) for s in (1, -1)) for b in range(6)]
-                    )
+                    logsumexp([max(logsumexp(s * eta * within) for s in (1, -1)) for within in by_bin])
                     - np.log(200)
                     + epsilon
                 )
@@ -177,7 +176,7 @@ def test_choosing_bin_by_bin_bounds_every_pattern_of_choices(seed):
 @pytest.mark.parametrize("rows", [200, 3000])
 def test_upper_bounds_hold_over_random_worlds_all_radii_together(rows):
     """A smaller `benchmarks/audit.py`."""
-    missed, times = {"signed": 0, "squared": 0, "tail": 0}, at_size(15, 100)
+    missed, times = {"signed": 0, "squared": 0, "tail": 0}, at_size(8, 100)
     for name in ("cancelling", "miscalibrated"):
         for seed in range(times):
             world = WORLDS[name](seed)

@@ -81,7 +81,7 @@ def test_hard_routing_is_flat_under_region_reweighting_but_not_under_others():
 
 def test_intervals_hold_what_the_best_adversary_forces():
     """Who knows m − f reaches the true curve, from both sides alike."""
-    times, held, errors = at_size(40, 200), 0, []
+    times, held, errors = at_size(20, 200), 0, []
     for seed in range(times):
         world = worlds.cancelling(seed)
         sample = world.sample(5000, seed=1000 + seed)
@@ -99,7 +99,7 @@ def test_intervals_hold_what_the_best_adversary_forces():
 @pytest.mark.parametrize("name", ["cancelling", "calibrated"])
 def test_rates_over_random_worlds(name):
     """Learning and all: a smaller `benchmarks/audit.py`."""
-    times, shares, above = at_size(6, 100), [], 0
+    times, shares, above = at_size(4, 100), [], 0
     for seed in range(times):
         world = WORLDS[name](seed)
         found = fragility(Configurations.of(world.sample(5000, seed=1000 + seed)), radii=RADII[:3])

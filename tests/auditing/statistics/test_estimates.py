@@ -93,7 +93,7 @@ def test_no_error_seen_is_not_no_error():
 @pytest.mark.parametrize("rows", [300, 1000, 5000])
 def test_intervals_cover_where_errors_are_rare(rows, monkeypatch):
     monkeypatch.setattr(calibration, "smooth", lambda *_, **__: NONE)  # has its own test, and takes most time
-    covered, times = {"ece": 0, "balance": 0, "witness": 0, "accuracy": 0}, at_size(60, 400)
+    covered, times = {"ece": 0, "balance": 0, "witness": 0, "accuracy": 0}, at_size(30, 400)
     for seed in range(times):
         world = worlds.confident(seed)
         sample = world.sample(rows, seed=1000 + seed)

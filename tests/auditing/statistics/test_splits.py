@@ -82,6 +82,7 @@ def test_splits_are_odd_and_fewer_for_many_rows():
             hidden(seen, splits=splits)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_hidden_is_the_middle_of_its_splits():
     seen = Configurations.of(worlds.cancelling(0, delta=0.05).sample(1500, seed=0))
     alone = [hidden(seen, seed=seed, splits=1) for seed in seeds(3, 5)]
