@@ -134,6 +134,7 @@ def test_values_are_held_to_the_settings_own_bounds():
         ("gamma", (1, 4), ("cvar", "robust")),
         ("batch", (16, 40), ("vanilla", "robust")),
         ("weight_decay", (0, 1), ("vanilla",)),
+        ("average", (0.9, 0.98), ("sharp",)),
         *at_size(
             [],
             [
@@ -142,7 +143,6 @@ def test_values_are_held_to_the_settings_own_bounds():
                 ("filter_fraction", (0, 0.9), ("fgr",)),
                 ("learning_rate", (0.001, 0.01), ("vanilla",)),
                 ("epochs", (2, 4), ("vanilla", "robust")),
-                ("average", (0.5, 0.9), ("sharp",)),
             ],
         ),
     ],

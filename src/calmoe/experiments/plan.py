@@ -159,4 +159,5 @@ def _node(
         facts["warmup"] = True
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     name = None if is_warmup else method.name
-    return Node(key=key, parent=parent, stage=stage, seed=seed, method=name, training=spec.training)
+    training = replace(spec.training, average=0.0, views=1) if is_warmup else spec.training
+    return Node(key=key, parent=parent, stage=stage, seed=seed, method=name, training=training)
