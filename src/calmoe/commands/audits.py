@@ -1,4 +1,4 @@
-"""The command `calmoe audit`."""
+"""The command `calmoe audit`: audit a file of predictions."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `calmoe data`."""
+"""The command `calmoe data`: download a dataset."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What all worlds share: a finite set of configurations s with P(s) and m(s), and exact sums over it."""
+"""The base of all worlds: finitely many configurations, whose ECEs and worst cases are known exactly."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -15,11 +15,10 @@ from typer.testing import CliRunner
 import calmoe
 from calmoe import worlds
 from calmoe.auditing import Configurations, density_ratio, predict_target
-from calmoe.auditing.statistics.estimates import predicted_gaps
 from calmoe.auditing.statistics.splits import seeds
 from calmoe.auditing.target.assumption import plausibility
 from calmoe.auditing.target.checks import check_target
-from calmoe.auditing.target.cross_fit import CrossFitted, cross_fitted, predicted_mean
+from calmoe.auditing.target.cross_fit import CrossFitted, cross_fitted, predicted_gaps, predicted_mean
 from calmoe.auditing.target.density import FOLDS, _auc
 from calmoe.auditing.target.losses import losses_of
 from calmoe.auditing.target.scores import _binned

@@ -1,4 +1,4 @@
-"""What a section of the audit is: the card that each section's file ends with, and the material it works on.
+"""The interface of an audit's section: the material it gets, the findings it returns, its card.
 
 A new section is one file here, with a card, and one line in `calmoe.auditing.audit_report.SECTIONS` beside
 the report's fields.

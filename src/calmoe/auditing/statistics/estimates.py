@@ -198,24 +198,3 @@ def within(estimate: Estimate, lowest: float, highest: float) -> Estimate:
     value = estimate.value
     low, high = max(estimate.low, min(lowest, value)), min(estimate.high, max(highest, value))
     return estimate._replace(low=low, high=high)
-
-
-def predicted_gaps(
-    there: np.ndarray,
-    index_there: np.ndarray,
-    unexplained: np.ndarray,
-    index: np.ndarray,
-    weights: np.ndarray,
-    bins: int,
-    noise: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """E[v 1_b] of target rows v plus the source's weighted E[a u 1_b], [B], with their covariance [B, B].
-
-    u, `unexplained`: the source's residuals. noise: f (1 − f) of the source rows. A bin with target rows but
-    no source row has the variance of an unknown residual of ±½.
-    """
-    first, error_there = binned_means(there, index_there, bins)
-    correction, error = binned_means(unexplained, index, bins, weights, noise)
-    share = np.bincount(index_there, minlength=bins) / len(there)
-    unknown = np.where(np.bincount(index, minlength=bins) == 0, share**2 / 4, 0.0)
-    return first + correction, error_there + error + np.diag(unknown)

@@ -1,4 +1,4 @@
-"""Learn where probabilities are off, m(S) − f, from earlier rows only: no model judges its own past.
+"""Learn where probabilities are off, block by block: a model of earlier blocks judges each block.
 
 Ordinary cross-fitting lets fold 1 teach the judge of fold 2 and fold 2 that of fold 1. Where there is nothing
 to learn, the folds' sums are then correlated and their mean varies more than its standard error says. Here

@@ -1,4 +1,4 @@
-"""The exponential tilt: the worst reweighting of a score within a Kullback-Leibler ball.
+"""The exponential tilt: the reweighting within a Kullback-Leibler ball that raises a score's mean most.
 
 a ∝ exp(λ v) with KL(λ) = ε attains sup { E[a v] : a ≥ 0, E[a] = 1, E[a log a] ≤ ε }. If all the mass
 on the largest v costs less than ε, that is the answer.

@@ -1,4 +1,4 @@
-"""The largest mean of a loss over reweightings within a KL radius: on these rows, and for the population.
+"""The worst that a loss or an ECE becomes when rows are reweighted: in a KL ball, or in a tail (CVaR).
 
 On the rows it is the exponential tilt (`worst`, `worst_signed`). For the population `upper_bounds` bounds it
 without asymptotics, and `tail` bounds the CVaR.

@@ -17,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.statistics.boosting import small_trees
-from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, normal
+from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_means, mean, normal
 from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
 from calmoe.auditing.target.density import FOLDS
 from calmoe.defaults import LEVEL
@@ -76,3 +76,24 @@ def predicted_mean(
         squares = max(squares, min(float((weights**2 * noise).sum()), RARE * heaviest)) + heaviest / 2
     error = squares**0.5 / float(weights.sum())
     return normal(first.value + correction, float(np.hypot(first.standard_error, error)), level)
+
+
+def predicted_gaps(
+    there: np.ndarray,
+    index_there: np.ndarray,
+    unexplained: np.ndarray,
+    index: np.ndarray,
+    weights: np.ndarray,
+    bins: int,
+    noise: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """E[v 1_b] of target rows v plus the source's weighted E[a u 1_b], [B], with their covariance [B, B].
+
+    u, `unexplained`: the source's residuals. noise: f (1 − f) of the source rows. A bin with target rows but
+    no source row has the variance of an unknown residual of ±½.
+    """
+    first, error_there = binned_means(there, index_there, bins)
+    correction, error = binned_means(unexplained, index, bins, weights, noise)
+    share = np.bincount(index_there, minlength=bins) / len(there)
+    unknown = np.where(np.bincount(index, minlength=bins) == 0, share**2 / 4, 0.0)
+    return first + correction, error_there + error + np.diag(unknown)

@@ -13,11 +13,10 @@ from calmoe.auditing.statistics.estimates import (
     binned_gap,
     ece_from,
     mean,
-    predicted_gaps,
     proportion,
     within,
 )
-from calmoe.auditing.target.cross_fit import CrossFitted, predicted_mean
+from calmoe.auditing.target.cross_fit import CrossFitted, predicted_gaps, predicted_mean
 from calmoe.auditing.target.losses import RANGES, losses_of
 from calmoe.auditing.target.shift import Shift
 from calmoe.metrics.checks import Of

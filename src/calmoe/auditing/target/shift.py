@@ -1,4 +1,4 @@
-"""The shift from a source to a target: both files, their density ratio, and what the source teaches."""
+"""A source and a target together: both files, their density ratio, and what was learned on the source."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A temperature on the target: what ECE it will leave there.
+"""Fit a temperature for the target on weighted source rows, and predict the ECE that it leaves there.
 
 A temperature T changes f to f_T and leaves E[Y | S] alone. So with the learned m(S) the target's gaps after T
 are E_target[(m(S) − f_T) 1_b(f_T)], corrected as in `scores` by source residuals Y − m(S), and there is
@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from scipy.special import ndtri
 
-from calmoe.auditing.statistics.estimates import NONE, Estimate, ece_from, predicted_gaps
+from calmoe.auditing.statistics.estimates import NONE, Estimate, ece_from
+from calmoe.auditing.target.cross_fit import predicted_gaps
 from calmoe.auditing.target.density import FOLDS
 from calmoe.auditing.target.shift import Shift
 from calmoe.calibration import CalibrationWarning, Temperature
