@@ -7,8 +7,8 @@ one's own is one more entry of `OBJECTIVES`, with the settings that it reads.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from calmoe.errors import InputError
 from calmoe.files import is_name
@@ -22,6 +22,7 @@ from calmoe.objectives import (
     brier,
     cross_entropy,
 )
+from calmoe.views import ALL_VIEWS
 
 
 class Setting(NamedTuple):
@@ -44,7 +45,7 @@ class Recipe(NamedTuple):
     robust: bool = False  # whether it leans on large losses, against a shift
 
 
-FAMILIES = ("baseline", "robust", "beyond", "sharp", "own")  # the order of tables; "beyond" the paper
+FAMILIES = ("recommended", "baseline", "robust", "beyond", "sharp", "own")  # the order of tables
 HEADS = ("mixture", "single")
 OBJECTIVES: dict[str, Recipe] = {
     "erm": Recipe(ERM),
@@ -83,11 +84,13 @@ class Method:
     warmup: str = ""  # the gradient of the warm-up with ERM: "plain", or "sharp" as sharp methods have it
     post_hoc: str | None = None
     weights_of: str | None = None  # the method whose trained model this one uses
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # training settings that no run changes
+    pools_views: bool = False  # whether its predictions are those over all views, not of the image alone
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
         object.__setattr__(self, "warmup", self.warmup or ("sharp" if self.gradient == "sharp" else "plain"))
-        for field, known in (
+        for name, known in (
             ("family", FAMILIES),
             ("head", HEADS),
             ("objective", OBJECTIVES),
@@ -96,11 +99,9 @@ class Method:
             ("warmup", ("plain", "sharp")),
             ("post_hoc", POST_HOC),
         ):
-            if getattr(self, field) not in known:
+            if getattr(self, name) not in known:
                 listed = ", ".join(map(str, known))
-                raise InputError(
-                    f"{self.name}: {field} must be one of {listed}, not {getattr(self, field)!r}"
-                )
+                raise InputError(f"{self.name}: {name} must be one of {listed}, not {getattr(self, name)!r}")
 
     @property
     def is_robust(self) -> bool:
@@ -118,6 +119,17 @@ class Method:
 METHODS = {
     method.name: method
     for method in (
+        Method(
+            name="recommended",
+            title="Recommended",
+            family="recommended",
+            colour="#d4271d",
+            marker="*",
+            head="single",
+            gradient="sharp",
+            fixed={"rho": 0.2, "views": ALL_VIEWS},
+            pools_views=True,
+        ),
         Method(
             name="single",
             title="Single Expert",
@@ -183,7 +195,7 @@ METHODS = {
         ),
         Method(name="cvar", title="CVaR", family="beyond", colour="#999933", marker="h", objective="cvar"),
         Method(
-            name="sharp", title="Sharp MoE", family="sharp", colour="#c1272d", marker="*", gradient="sharp"
+            name="sharp", title="Sharp MoE", family="sharp", colour="#c1272d", marker="4", gradient="sharp"
         ),
         Method(
             name="sharp_single",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from calmoe.errors import InputError
 
+ALL_VIEWS = 0  # as a number of views: as many as the dataset declares
 SHARE = 16  # a view is shifted by this share of the image: 2 of 32 pixels, 14 of 224
 
 
@@ -33,7 +34,9 @@ def image_views(size: int, mirrors: bool) -> tuple[View, ...]:
 
 
 def first_views(name: str, declared: tuple[View, ...], count: int) -> tuple[View, ...]:
-    """The first `count` of the views that the dataset `name` declares."""
+    """The first `count` of the views that the dataset `name` declares, or all of them (`ALL_VIEWS`)."""
+    if count == ALL_VIEWS:
+        return declared
     if count > len(declared):
         if len(declared) == 1:
             raise InputError(f"{name} has no views to pool: leave out views")

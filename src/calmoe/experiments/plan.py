@@ -72,15 +72,17 @@ def make_plan(
     for seed in spec.seeds:
         warmups: dict[str, Node] = {}
         for name in in_order(source(name) for name in spec.methods):
-            method = METHODS[name]
-            shared = spec.training.warmup if method.head == "mixture" else 0
-            if shared and method.warmup not in warmups:
+            method, parent = METHODS[name], None
+            own = replace(spec, training=replace(spec.training, **method.fixed))
+            shared = own.training.warmup if method.head == "mixture" else 0
+            if shared:
                 warmup = WARMUPS[method.warmup]
-                warmups[method.warmup] = _node(spec, data, seed, warmup, Stage.of(warmup, 0, shared), None)
-                nodes.append(warmups[method.warmup])
-            parent = warmups[method.warmup] if shared else None
-            stage = Stage.of(method, shared, spec.training.epochs)
-            nodes.append(_node(spec, data, seed, method, stage, parent))
+                parent = _node(own, data, seed, warmup, Stage.of(warmup, 0, shared), None)
+                if parent.key not in warmups:
+                    warmups[parent.key] = parent
+                    nodes.append(parent)
+            stage = Stage.of(method, shared, own.training.epochs)
+            nodes.append(_node(own, data, seed, method, stage, parent))
     return nodes
 
 

@@ -23,6 +23,8 @@ from calmoe.experiments.sweep import Sweep
 from calmoe.experiments.tensorboard_events import Events
 from calmoe.experiments.watcher import TimeUp, Watcher
 from calmoe.files import inside
+from calmoe.methods import card
+from calmoe.predictions import Predictions
 from calmoe.render.console import make_console, say, say_notes
 from calmoe.threads import threads
 from calmoe.training.trainer import Diverged, Trainer
@@ -148,10 +150,18 @@ def _train_node(
     head, views = node.stage.head, node.training.views
     final = trainer.averaged(state, head, node.seed) if node.training.average else state
     predictions = trainer.predict(final, head, views)
-    if node.training.average:
+    if card(node.method).pools_views:
+        predictions = _pooled_alone(predictions)
+    elif node.training.average:
         last = trainer.predict(state, head, views)
         predictions |= {f"last_{split}": last[split] for split in last if split != "validation_augmented"}
     folder.finish_method(node, final, predictions, history, keep_weights)
+
+
+def _pooled_alone(predictions: dict[str, Predictions]) -> dict[str, Predictions]:
+    """What is pooled over views stands for the splits themselves."""
+    splits = (split for split in predictions if not split.startswith("views_"))
+    return {split: predictions.get(f"views_{split}", predictions[split]) for split in splits}
 
 
 def _finish(

@@ -53,7 +53,7 @@ RANGES = {
     "filter_fraction": (0, 1),
     "rho": (0, math.inf),
     "average": (0, 0.999999),
-    "views": (1, 10),
+    "views": (0, 10),  # 0: all that the dataset has
 }
 KINDS = {int: "whole number", float: "number", bool: "true or false", str: "word"}
 PRESETS = resources.files("calmoe.experiments") / "presets"

@@ -65,6 +65,8 @@ class Sweep:
 
 def _reads(method: Method, setting: str) -> bool:
     """Whether the setting changes what the method trains; a warm-up with ERM changes nothing for ERM."""
+    if setting in method.fixed:
+        return False
     if setting == "warmup":
         return method.objective != "erm" or method.gradient != "plain"
     return setting in (*ALWAYS, *LATER, *method.settings)

@@ -44,7 +44,7 @@ class TrainingSettings:
     filter_fraction: float = 0.05
     filter_variant: str = "published"
     average: float = 0.0  # of the weights, exponential: the share kept a step; 0 is none
-    views: int = 1  # copies of each image that predictions pool
+    views: int = 1  # copies of each image that predictions pool; 0: all that the dataset has
     rho: float = 0.1  # how far sharp gradients look: the length of the step up the gradient
     precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
     own: Mapping[str, float] = field(default_factory=dict)  # settings that one objective alone reads

@@ -185,8 +185,8 @@ class Trainer:
             "validation_augmented": self._predict(resident, data.validation),
             "test": self._predict(resident, data.test, plain),
         }
-        if views > 1:
-            pooled = first_views(data.name, data.views, views)
+        pooled = first_views(data.name, data.views, views)
+        if len(pooled) > 1:
             predictions["views_validation"] = self._predict(resident, data.validation, pooled)
             predictions["views_test"] = self._predict(resident, data.test, pooled)
         return predictions
