@@ -20,12 +20,14 @@ from studies.pack import pack
 from studies.readme_figure import readme_figure
 from studies.reruns import reruns
 from studies.switch import switch
+from studies.truer import truer
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 for study in (
     claims,
     beside_paper,
     cells,
+    truer,
     again,
     reruns,
     figures,
