@@ -46,7 +46,7 @@ def truer(
         Path | None, typer.Option(help="A folder with results.jsonl and again.jsonl: two runs of one plan.")
     ] = None,
 ) -> None:
-    """What does each way to train and to read a model gain over Vanilla MoE with a temperature?
+    """What do sharp training and views gain over a temperature?
 
     Prints two tables: the mean scores of each cell, and its differences from Vanilla MoE (last weights, one
     view), seed by seed. All scores follow a temperature fitted on validation. The standard error is the

@@ -63,7 +63,7 @@ def test_only_report_asks_for_what_the_folder_holds(tmp_path):
 def test_dry_run(tmp_path):
     result = calmoe("run", "digits", "--dry-run", "--out", tmp_path / "none")
     assert result.exit_code == 0
-    assert "900 epochs become 660" in result.stdout
+    assert "1050 epochs become 810" in result.stdout
     assert not (tmp_path / "none").exists()
 
 
@@ -180,7 +180,7 @@ def test_from_source_and_stopped_by_the_user(tmp_path):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run with `&`
     )
-    assert process.stdout.readline().startswith("seed 42 single epoch 1/5000 loss ")
+    assert process.stdout.readline().startswith("seed 42 recommended epoch 1/5000 loss ")
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]
     assert (process.returncode, errors) == (130, f"{GOES_ON}\n")

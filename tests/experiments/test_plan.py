@@ -3,13 +3,19 @@ import io
 import pytest
 from rich.console import Console
 
+from calmoe.errors import InputError
 from calmoe.experiments.dry_run import draw_plan, unshared_epochs
 from calmoe.experiments.plan import leaves, make_plan, to_do
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
+from calmoe.experiments.sweep import make_sweep
+from calmoe.methods import METHODS
 
 
 def plan(settings=(), data="data", device="cpu", dataset="digits", **changes):
-    return make_plan(narrowed(with_settings(load_preset(dataset), settings), **changes), data, device)
+    """Of the paper's methods and those beyond it, if no others are given."""
+    spec = with_settings(load_preset(dataset), settings)
+    listed = tuple(name for name in spec.methods if name != "recommended")
+    return make_plan(narrowed(spec, **{"methods": listed, **changes}), data, device)
 
 
 def key(method, seed=42, **options):
@@ -118,3 +124,16 @@ def test_a_title_is_shown_as_it_is():
     console = Console(file=io.StringIO(), width=100)
     console.print(draw_plan(plan(seeds=(42,)), set(), "domains-a [bold]x[.bold]"))
     assert "domains-a [bold]x[.bold]: " in console.file.getvalue()
+
+
+def test_what_a_method_fixes_no_setting_of_a_run_changes():
+    spec = narrowed(load_preset("digits"), methods=("recommended", "sharp_single"), seeds=(42,))
+    plain, other = (leaves(plan(settings, methods=spec.methods)) for settings in ([], ["rho=0.3", "views=5"]))
+    fixed = METHODS["recommended"].fixed
+    for trained in (plain, other):
+        node = trained["recommended", 42]
+        assert {name: node.training.value(name) for name in fixed} == dict(fixed)
+    assert plain["recommended", 42].key == other["recommended", 42].key
+    assert plain["sharp_single", 42].key != other["sharp_single", 42].key
+    with pytest.raises(InputError, match="recommended has no rho"):
+        make_sweep("rho", (0.1, 0.2)).variants(narrowed(spec, methods=("recommended",)))

@@ -267,6 +267,15 @@ def test_one_training_is_read_four_ways(tiny, quiet, tmp_path):
     assert "ECE+views+TS" in page
 
 
+def test_the_recommended_recipe_predicts_what_its_views_say_together(tiny, quiet, tmp_path):
+    spec = narrowed(with_settings(tiny, ["rho=0.2", "views=5"]), methods=("recommended", "sharp_single"))
+    rows = {row["method"]: row for row in run(spec, tmp_path / "run", console=quiet).rows}
+    recommended, single = rows["recommended"], rows["sharp_single"]
+    for name in ("accuracy", "ece", "ece_ts", "nll_ts", "hard_ece_ts"):
+        assert recommended[name] == single[f"views_{name}"]  # the same training, read otherwise
+    assert not any(name.startswith(("views_", "last_")) for name in recommended)
+
+
 def test_texts_and_tables_have_no_views(tiny, quiet, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="digits has 5 views: give views=5 or fewer"):
         run(with_settings(tiny, ["views=10"]), tmp_path / "run", console=quiet)

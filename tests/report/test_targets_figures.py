@@ -82,7 +82,7 @@ def test_a_method_with_fewer_seeds_on_a_target_says_so(figure):
 
 
 def test_a_legend_fits_in_its_figure():
-    names = [*METHODS][:9]
+    names = [*METHODS][1:10]
     lacking = [row for row in rows(names) if (row["target"], row["seed"]) != ("art", 43)]
     lacking += [row for row in rows(names[:4]) if (row["target"], row["seed"]) == ("art", 43)]
     drawn = targets_dots(lacking, "corrected", TITLES)

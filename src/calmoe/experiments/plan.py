@@ -64,7 +64,7 @@ def make_plan(
 
     >>> from calmoe.experiments.spec import load_preset
     >>> sum(node.epochs for node in make_plan(load_preset("digits"), "", "cpu") if node.seed == 42)
-    220
+    270
     """
     spec = replace(spec, model=replace(spec.model, weights=weights))
     data = {"data": training_fingerprint, "device": device, "version": version}
