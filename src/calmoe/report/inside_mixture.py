@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from calmoe.errors import InputError
+from calmoe.methods import card
 from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_band, draw_legend, new_figure
 from calmoe.report.curves import QUANTILES, Curves
 from calmoe.report.curves_over_seeds import by_method, mean_text, over_seeds, seed_counts, seeds_text
@@ -58,7 +59,7 @@ def routing(curves: Sequence[Curves]) -> Drawn:
 
     Points are means, with standard errors over seeds; broad bars join the lower and upper quartiles of rows.
     """
-    runs = {method: seeds for method, seeds in by_method(curves).items() if seeds[0]["routing"]}
+    runs = {method: seeds for method, seeds in by_method(curves).items() if _routes(method, seeds[0])}
     if not runs:
         raise InputError("no method of this run has more than one expert")
     known = next(iter(runs.values()))[0]["routing"]["entropy"]
@@ -96,6 +97,11 @@ def routing(curves: Sequence[Curves]) -> Drawn:
     means = [Line2D([], [], color=GREY, marker="o", ls="", mfc=f, label=f"mean, {p} rows") for p, f in faces]
     draw_legend(figure, [*means, Patch(color=GREY, alpha=0.3, label="middle half of the rows")])
     return Drawn(figure, f"Inside the mixture, {seeds_text(runs)}. {'; '.join(means_text)}.")
+
+
+def _routes(method: str, curves: Curves) -> bool:
+    """Whether a router chose: a single expert's views, pooled, look like experts and are none."""
+    return bool(curves["routing"]) and card(method).head == "mixture"
 
 
 def _routing_caption(numbers: RunNumbers) -> str:
