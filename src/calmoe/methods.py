@@ -6,80 +6,38 @@ one's own is `OBJECTIVES.register(name, Recipe(...))`, with the settings that it
 `LOSSES.register(name, function)`.
 """
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from calmoe.errors import InputError, refusal
-from calmoe.objectives import (
-    ERM,
-    CVaR,
-    EntropicRisk,
-    Loss,
-    Objective,
-    RobustFiltered,
-    RobustMoE,
-    brier,
-    cross_entropy,
-)
+from calmoe.recipes import LOSSES, OBJECTIVES, Recipe, Setting
 from calmoe.registry import Registry
 
-
-class Setting(NamedTuple):
-    """A number that only one objective reads: `--set NAME=VALUE` changes it."""
-
-    default: float
-    low: float = 0.0
-    high: float = math.inf
-
-
-class Recipe(NamedTuple):
-    """An objective: `make` takes its settings by name, and loss=.
-
-    `settings` are fields of `TrainingSettings`; `own` declares those that no other objective has.
-    """
-
-    make: Callable[..., Objective]
-    settings: tuple[str, ...] = ()
-    own: Mapping[str, Setting] = {}
-    robust: bool = False  # whether it leans on large losses, against a shift
-
-
-def _check_objective(name: str, recipe: Any) -> None:
-    """Refuse what is no recipe of an objective."""
-    if not isinstance(recipe, Recipe) or not callable(recipe.make):
-        raise refusal(f"the objective {name!r}", "a Recipe(make, ...)", recipe)
-    for setting, declared in recipe.own.items():
-        if not setting.isidentifier() or not isinstance(declared, Setting):
-            raise refusal(f"the objective {name!r}: own", "Settings by name", {setting: declared})
-        if not declared.low <= declared.default <= declared.high or math.isinf(declared.default):
-            raise InputError(f"the objective {name!r}: the default of {setting} is out of its range")
-
-
-def _check_loss(name: str, loss: Any) -> None:
-    if not callable(loss):
-        raise refusal(f"the loss {name!r}", "a function (output, labels) -> losses", loss)
-
+__all__ = [
+    "FAMILIES",
+    "GRADIENTS",
+    "LOSSES",
+    "METHODS",
+    "OBJECTIVES",
+    "PACKAGED",
+    "SPARE",
+    "Method",
+    "Recipe",
+    "Setting",
+    "card",
+    "check_method",
+    "families",
+    "in_order",
+    "method_title",
+    "own_settings",
+    "register",
+    "source",
+]
 
 FAMILIES = ("baseline", "robust", "beyond", "sharp", "own")  # the order of tables; "beyond" the paper
 HEADS = ("mixture", "single")
-OBJECTIVES = Registry(
-    "objective",
-    "calmoe.objectives",
-    {
-        "erm": Recipe(ERM),
-        "tilted": Recipe(RobustMoE, ("eta",), robust=True),
-        "filtered": Recipe(RobustFiltered, ("eta", "regret", "disagreement"), robust=True),
-        "entropic": Recipe(EntropicRisk, ("eta",), robust=True),
-        "cvar": Recipe(CVaR, ("gamma",), robust=True),
-    },
-    _check_objective,
-)
-LOSSES: Registry[Loss] = Registry(
-    "loss", "calmoe.losses", {"cross_entropy": cross_entropy, "brier": brier}, _check_loss
-)
 GRADIENTS: dict[str, tuple[str, ...]] = {  # and the settings that they read
     "plain": (),
     "rectified": ("filter_fraction", "filter_variant"),

@@ -113,7 +113,16 @@ def _home(value: Any) -> str:
 def _is_own(module: ModuleType) -> bool:
     """Whether it is the user's own: not installed, not Python's, not calmoe's."""
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py") or not Path(file).is_file():
+    return isinstance(file, str) and is_own_file(file)
+
+
+def is_own_file(file: str) -> bool:
+    """Whether a source is the user's own.
+
+    >>> is_own_file(__file__), is_own_file(json.__file__)
+    (False, False)
+    """
+    if not file.endswith(".py") or not Path(file).is_file():
         return False
     installed = {Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return not {HERE, *installed} & set(Path(file).parents)
+    return not {HERE, *installed} & set(Path(file).absolute().parents)

@@ -1,4 +1,4 @@
-"""Load a plug-in: a Python file of one's own, outside of calmoe, that registers methods, datasets and so on."""
+"""Load a plug-in: a Python file of one's own, outside of calmoe, that registers methods, datasets, …."""
 
 import hashlib
 import sys

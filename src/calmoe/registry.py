@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from calmoe.errors import InputError, check_known
 from calmoe.files import is_name
-from calmoe.origins import Origin, caller, code_digest, loading
+from calmoe.origins import SESSION, Origin, caller, code_digest, is_own_file, loading
 
 T = TypeVar("T")
 REGISTRIES: dict[str, "Registry[Any]"] = {}  # by kind
@@ -67,12 +67,12 @@ class Registry(dict[str, T], Generic[T]):
             raise InputError(f"a {self.kind} cannot be called {name!r}: give letters, digits, '_' or '-'")
         self._check(name, thing)
         there = self._origins.get(name)
-        if name in self and self[name] != thing:
-            if there is None or (there.present and there.where != origin.where):
-                owner = there.where if there else "calmoe"
-                raise InputError(
-                    f"there is another {self.kind} called {name!r}, of {owner}: give yours another name"
-                )
+        taken = there is None or (there.present and there.where != origin.where)
+        if name in self and self[name] != thing and taken:
+            owner = there.where if there else "calmoe"
+            raise InputError(
+                f"there is another {self.kind} called {name!r}, of {owner}: give yours another name"
+            )
         if there is not None or name not in self:
             self._put(name, thing, origin)
 
@@ -125,9 +125,14 @@ class Registry(dict[str, T], Generic[T]):
 
 def missing(kind: str, name: str, where: str) -> str:
     """That a plug-in's code is not here, and what to do."""
-    file = where.endswith(".py")
-    remedy = f"give --plugin {where}, or name it under plugins in your .toml" if file else f"install {where}"
-    return f"the {kind} {name!r} comes from a plug-in that is not loaded: {remedy}"
+    return f"the {kind} {name!r} comes from a plug-in that is not loaded: {remedy(where)}"
+
+
+def remedy(where: str) -> str:
+    """How to load the plug-in of this origin."""
+    if where.endswith(".py"):
+        return f"give --plugin {where}, or name it under plugins in your .toml"
+    return "register it again" if where == SESSION else f"install {where}"
 
 
 def settle(where: str, digest: str) -> None:
@@ -165,8 +170,8 @@ def cause(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}" if error.lineno else named
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [f for f in frames if not f.filename.startswith("<") and f.filename != __file__]
-    return f"{named} (line {outside[-1].lineno} of {outside[-1].filename})" if outside else named
+    own = [frame for frame in frames if is_own_file(frame.filename)]
+    return f"{named} (line {own[-1].lineno} of {own[-1].filename})" if own else named
 
 
 @cache

@@ -88,4 +88,6 @@ def backbone_options(name: str) -> list[str]:
     >>> backbone_options("mlp"), backbone_options("resnet18")
     (['hidden'], ['stem', 'stages', 'variant'])
     """
-    return [p for p in inspect.signature(BACKBONES.here(name)).parameters if p not in ("input_shape", "depth")]
+    return [
+        p for p in inspect.signature(BACKBONES.here(name)).parameters if p not in ("input_shape", "depth")
+    ]

@@ -20,7 +20,7 @@ FOLDER: Any = {"parser": str, "metavar": "<path>", "callback": given_path}
 DatasetName = Annotated[
     str,
     typer.Argument(
-        help="Such as digits, cifar10h or pacs, or a file of your own, my.toml; an unknown name lists them all."
+        help="Such as digits, cifar10h or pacs, or your own my.toml; an unknown name lists them all."
     ),
 ]
 Methods = Annotated[str | None, typer.Option(help="Such as vanilla,robust.")]
@@ -43,7 +43,9 @@ Tensorboard = Annotated[
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(
-        "--plugin", metavar="FILE", help="Run a Python file that registers methods, datasets, …; repeat for more."
+        "--plugin",
+        metavar="FILE",
+        help="Run a Python file that registers methods, datasets, …; repeat for more.",
     ),
 ]
 TimeLimit = Annotated[

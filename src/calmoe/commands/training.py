@@ -185,10 +185,13 @@ def _asked(
     """
     from calmoe.experiments.store import RunFolder
 
+    if only_report:
+        RunFolder(out or Path(f"{base.folder(None)}{suffix}")).record()  # names what plug-ins have added
     try:
         spec = changes.applied(base.spec())
     except InputError as error:
-        _refuse_missing_plugin(out or Path(f"{base.folder(None)}{suffix}"), error)
+        if str(error).startswith("unknown "):
+            _refuse_missing_plugin(out or Path(f"{base.folder(None)}{suffix}"))
         raise
     folder = out or Path(f"{base.folder(spec)}{suffix}")
     record = RunFolder(folder).record() if only_report else None
@@ -197,17 +200,17 @@ def _asked(
     return changes.applied(record.spec), record.sweep, folder
 
 
-def _refuse_missing_plugin(folder: Path, error: InputError) -> None:
+def _refuse_missing_plugin(folder: Path) -> None:
     """A name may be unknown because the folder's run has it from a plug-in that is not loaded: say so."""
-    from calmoe.experiments.plugins import missing_plugin
+    from calmoe.experiments.plugins import check_loaded
     from calmoe.experiments.store import RunFolder
 
     try:
-        record = RunFolder(folder).record() if str(error).startswith("unknown ") else None
+        record = RunFolder(folder).record()
     except (InputError, OSError):
         return
-    if record is not None and (reason := missing_plugin(record.plugins)):
-        raise InputError(reason) from None
+    if record is not None:
+        check_loaded(folder, record.plugins)
 
 
 def _train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:

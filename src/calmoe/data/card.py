@@ -19,7 +19,7 @@ class DatasetCard:
     """
 
     load: Callable[..., ShiftDataset]
-    get_it: str = "there is nothing to download"  # how to get it: what `calmoe data NAME` prints where it downloads nothing
+    get_it: str = "there is nothing to download"  # what `calmoe data NAME` prints where it downloads nothing
     fetch: Callable[[Path], Path] | None = None  # downloads it into a folder
     hard: str = ""  # what its hard rows are
     domains: tuple[str, ...] = ()  # all its domains, where they are always the same

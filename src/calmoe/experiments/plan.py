@@ -150,7 +150,7 @@ def _node(
     parent: Node | None,
 ) -> Node:
     """The node of a method's stage, or of the warm-up; its key is the digest of all that determines it."""
-    used = ALWAYS
+    used: tuple[str, ...] = ALWAYS
     is_warmup = method in WARMUPS.values()
     if spec.training.forget_moments and stage.switches:  # keys made before these do not have them
         used += ("forget_moments",)

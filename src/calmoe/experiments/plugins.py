@@ -1,14 +1,15 @@
-"""The plug-ins of a run: what its record says of them, what keys know of them, and how it is read without them.
+"""The plug-ins of a run: what its record and its keys know of them, and how it is read without their code.
 
 The digest of a plug-in's code is in the keys of the nodes that its objective, loss or backbone trains. A
-dataset's is not: keys know the content of the data. Methods are data, all of which keys know already. A run is
-read by what its record says of its plug-ins; no code of theirs runs for it.
+dataset's is not: keys know the content of the data. Methods are data, all of which keys know already.
+A run is read by what its record says of its plug-ins; no code of theirs runs for it.
 """
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from calmoe.backbones import BACKBONES
@@ -27,7 +28,7 @@ from calmoe.methods import (
     check_method,
     source,
 )
-from calmoe.registry import Registry, missing
+from calmoe.registry import Registry, missing, remedy
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.validation import boolean, items, number, one_of, table, text
 
@@ -94,7 +95,9 @@ def plugins_of(spec: RunSpec) -> tuple[Plugin, ...]:
         thing, origin = TABLES[kind][name], TABLES[kind].origin(name)
         if origin is not None:
             facts = FACTS[kind](thing) if kind in FACTS else {}
-            plugins.append(Plugin(kind=kind, name=name, origin=origin.where, digest=origin.digest, facts=facts))
+            plugins.append(
+                Plugin(kind=kind, name=name, origin=origin.where, digest=origin.digest, facts=facts)
+            )
     return tuple(plugins)
 
 
@@ -112,16 +115,24 @@ def changed(old: Iterable[Plugin], new: Iterable[Plugin]) -> list[Plugin]:
 
 def missing_plugins(plugins: Iterable[Plugin]) -> list[str]:
     """A line for every origin whose code is not loaded."""
-    absent: dict[str, list[str]] = {}
+    return [
+        f"the plug-in {origin} is not loaded ({', '.join(map(str, absent))})"
+        for origin, absent in _absent(plugins).items()
+    ]
+
+
+def _absent(plugins: Iterable[Plugin]) -> dict[str, list[Plugin]]:
+    absent: dict[str, list[Plugin]] = {}
     for plugin in plugins:
         if not plugin.is_here:
-            absent.setdefault(plugin.origin, []).append(str(plugin))
-    return [f"the plug-in {origin} is not loaded ({', '.join(them)})" for origin, them in absent.items()]
+            absent.setdefault(plugin.origin, []).append(plugin)
+    return absent
 
 
-def missing_plugin(plugins: Iterable[Plugin]) -> str:
-    """Why a run cannot go on here, if one of its plug-ins is not loaded."""
-    return next((missing(p.kind, p.name, p.origin) for p in plugins if not p.is_here), "")
+def check_loaded(path: Path, plugins: Iterable[Plugin]) -> None:
+    """Refuse to go on with a run one of whose plug-ins is not loaded."""
+    for line, origin in zip(missing_plugins(plugins), _absent(plugins), strict=True):
+        raise InputError(f"{path}: {line}: {remedy(origin)}")
 
 
 # --- what keys know
@@ -257,4 +268,3 @@ def _loader(needs_folder: bool, absent: Any) -> Any:
     if needs_folder:
         return lambda data, protocol="corrected": absent()
     return lambda data=None, protocol="corrected": absent()
-

@@ -1,4 +1,4 @@
-"""A run of one's own as a TOML file: dataset, methods, seeds, model, training, and the plug-ins that it needs."""
+"""A run of one's own as a TOML file: dataset, methods, seeds, model, training, and the plug-ins it needs."""
 
 import tomllib
 from pathlib import Path

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from calmoe.experiments.spec import RunSpec, load_preset, preset_names, setting_text
+from calmoe.data import DATASETS
+from calmoe.experiments.spec import RunSpec, load_preset, setting_text
 from calmoe.report.published import backbone_note, is_published, table_of
 from calmoe.training.settings import ModelSettings
 
@@ -49,14 +50,14 @@ def _backbone(model: ModelSettings) -> str:
 def changed_settings(spec: RunSpec) -> dict[str, Any]:
     """The settings that are not the preset's; where the epochs are not, the warm-up too.
 
-    A dataset without a preset has nothing to differ from.
+    A dataset without a preset has calmoe's defaults; one that is not known has nothing to differ from.
     """
-    if spec.dataset not in preset_names():
+    if spec.dataset not in DATASETS:
         return {}
     here, there = spec.as_table(), load_preset(spec.dataset).as_table()
     changed: dict[str, Any] = {}
     for section in ("model", "training"):
-        own, preset = ({**t[section], **t[section].pop("own", {})} for t in (here, there))
+        own, preset = ({**t[section].pop("own", {}), **t[section]} for t in (here, there))
         changed |= {
             name: value
             for name, value in own.items()
