@@ -40,7 +40,7 @@ class Registry(dict[str, T], Generic[T]):
     ) -> None:
         super().__init__(packaged)
         self.kind, self.group, self._check = kind, group, check
-        self._origins: dict[str, Origin] = {}
+        self._packaged, self._origins = dict(packaged), dict[str, Origin]()
         if group.startswith("calmoe."):
             REGISTRIES[kind] = self
 
@@ -50,7 +50,16 @@ class Registry(dict[str, T], Generic[T]):
         """Make a thing of one's own known by its name, in this process."""
         self._add(name, thing, caller())
 
-    __setitem__ = register
+    def __setitem__(self, name: str, thing: T) -> None:
+        """As `register`; but whoever assigns to a name of calmoe's own replaces it, and runs' keys know."""
+        if name in self._packaged and self._packaged[name] is thing:
+            super().__setitem__(name, thing)
+            self._origins.pop(name, None)
+        elif name in self._packaged:
+            self._check(name, thing)
+            self._put(name, thing, caller())
+        else:
+            self.register(name, thing)
 
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)

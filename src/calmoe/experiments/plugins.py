@@ -84,6 +84,8 @@ def used_names(spec: RunSpec) -> list[tuple[str, str]]:
 
 def check_here(spec: RunSpec) -> None:
     """Refuse to train what a record alone names: the code of its plug-in is not here."""
+    for name in spec.methods:
+        METHODS.here(name)  # an installed one brings objectives and losses that have no entry of their own
     for kind, name in used_names(spec):
         TABLES[kind].here(name)
 

@@ -33,8 +33,6 @@ def command(record: Record) -> str:
     spec, sweep = record.spec, record.sweep
     words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec.dataset]
     words += _data_option(spec.dataset)
-    for origin in dict.fromkeys(plugin.origin for plugin in record.plugins):
-        words += ["--plugin", portable(origin)] if origin.endswith(".py") else []
     if sweep and sweep != paper_sweep(sweep.setting, spec.training.epochs):
         words += ["--values", ",".join(map(shortest, sweep.values))]
     defaults = load_preset(spec.dataset) if spec.dataset in DATASETS else None
@@ -44,6 +42,8 @@ def command(record: Record) -> str:
             words += [f"--{name}", value if isinstance(value, str) else ",".join(map(str, value))]
     for key, value in sorted(changed_settings(spec).items()):
         words += ["--set", portable(f"{key}={setting_text(value)}")]
+    for origin in dict.fromkeys(plugin.origin for plugin in record.plugins):
+        words += ["--plugin", portable(origin)] if origin.endswith(".py") else []
     return shlex.join(words)
 
 

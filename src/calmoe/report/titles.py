@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from calmoe.data import DATASETS
-from calmoe.experiments.spec import RunSpec, load_preset, setting_text
+from calmoe.experiments.spec import RunSpec, load_preset, preset_names, setting_text
 from calmoe.report.published import backbone_note, is_published, table_of
 from calmoe.training.settings import ModelSettings
 
@@ -24,7 +24,8 @@ def run_title(spec: RunSpec, table: str = "", but: str = "") -> str:
 def changes(spec: RunSpec, table: str = "", but: str = "") -> tuple[str, str]:
     """The backbone beside the paper's, and the settings that are not the preset's; empty where they agree.
 
-    table: of the paper, if not the run's own; but: a setting that is swept.
+    table: of the paper, if not the run's own; but: a setting that is swept. A dataset without a preset has
+    nothing to differ from.
 
     >>> from calmoe.experiments.spec import with_settings
     >>> changes(with_settings(load_preset("digits"), ["forget_moments=true", "experts=2"]))
@@ -32,9 +33,10 @@ def changes(spec: RunSpec, table: str = "", but: str = "") -> tuple[str, str]:
     """
     table = table or table_of(spec.dataset, spec.target)
     named = BACKBONE_SETTINGS if is_published(table) else ()
+    changed = changed_settings(spec) if spec.dataset in preset_names() else {}
     settings = ", ".join(
         f"{name}={Path(value).name if name == 'weights' else setting_text(value)}"
-        for name, value in changed_settings(spec).items()
+        for name, value in changed.items()
         if name not in (*named, but)
     )
     return backbone_note(table, _backbone(spec.model), bool(spec.model.weights)), settings
