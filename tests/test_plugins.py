@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -22,6 +23,7 @@ from calmoe.plugins import load_plugin
 from calmoe.registry import REGISTRIES
 from calmoe.report.write import write_report
 
+ROOT = Path(__file__).parents[1]
 METHOD = """
 from dataclasses import dataclass
 from calmoe.methods import LOSSES, OBJECTIVES, Method, Recipe, Setting, register
@@ -103,20 +105,7 @@ def refused(*arguments):
     return result.stderr
 
 
-@pytest.fixture(autouse=True)
-def forget():
-    """A function that forgets all plug-ins, as another process knows none; it is called at the end too."""
-    before = {kind: (dict(each), dict(each._origins)) for kind, each in REGISTRIES.items()}
-
-    def forget():
-        for kind, (things, origins) in before.items():
-            REGISTRIES[kind].clear()
-            REGISTRIES[kind].update(things)
-            REGISTRIES[kind]._origins = dict(origins)
-        registry._offered.cache_clear()
-
-    yield forget
-    forget()
+pytestmark = pytest.mark.usefixtures("forget")
 
 
 @pytest.fixture
@@ -399,7 +388,7 @@ def installed(here, monkeypatch):
     )
     (packages / "their_kit/parts.py").write_text(parts)
     monkeypatch.syspath_prepend(packages)
-    registry._offered.cache_clear()
+    registry.offered.cache_clear()
     yield packages
     for name in [name for name in sys.modules if name.partition(".")[0] in ("their_kit", "broken_kit")]:
         del sys.modules[name]
@@ -441,6 +430,23 @@ def test_installed_plugins_are_loaded_when_their_names_are_looked_up(here, insta
         in report.stdout
     )
     assert "'mine' of their_kit 1.2 (calmoe.methods) does not load" in refused(*command, "--out", "run")
+
+
+def test_the_example_in_the_docs_runs(here):
+    page = (ROOT / "docs/extend.md").read_text()
+    blocks = {
+        kind: re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+        for kind in ("python", "toml")
+    }
+    (here / "mine.py").write_text("\n".join(blocks["python"]))
+    (here / "docs.toml").write_text(blocks["toml"][0])
+    result = calmoe("run", "docs.toml")
+    assert result.exit_code == 0, result.output
+    assert {row["method"] for row in read_results(here / "runs/docs")} == {
+        "vanilla",
+        "gentle",
+        "gentle_focal",
+    }
 
 
 # --- records

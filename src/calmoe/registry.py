@@ -97,7 +97,7 @@ class Registry(dict[str, T], Generic[T]):
 
     def names(self) -> list[str]:
         """All names: those of installed plug-ins too, which are not loaded for it."""
-        return list(dict.fromkeys([*self, *_offered(self.group)]))
+        return list(dict.fromkeys([*self, *offered(self.group)]))
 
     def check(self, name: str) -> None:
         """Refuse a name that nobody registered and no installed plug-in offers."""
@@ -106,7 +106,7 @@ class Registry(dict[str, T], Generic[T]):
             self[name]
 
     def __missing__(self, name: str) -> T:
-        if name not in _offered(self.group):
+        if name not in offered(self.group):
             raise KeyError(name)
         self._load(name)
         return self[name]
@@ -116,14 +116,14 @@ class Registry(dict[str, T], Generic[T]):
         self.check(name)
         origin = self._origins.get(name)
         if origin is not None and not origin.present:
-            if name not in _offered(self.group):
+            if name not in offered(self.group):
                 raise InputError(missing(self.kind, name, origin.where))
             self._load(name)
         return self[name]
 
     def _load(self, name: str) -> None:
         """Load the installed plug-in of this name, whole or not at all."""
-        entry = _offered(self.group)[name]
+        entry = offered(self.group)[name]
         where = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
         with whole(f"the plug-in {name!r} of {where} ({self.group})"), loading(where):
             thing = entry.load()
@@ -184,7 +184,7 @@ def cause(error: BaseException) -> str:
 
 
 @cache
-def _offered(group: str) -> dict[str, EntryPoint]:
+def offered(group: str) -> dict[str, EntryPoint]:
     """The entry points of the group by name; of two with one name, that of the first package by name."""
     found = sorted(entry_points(group=group), key=lambda e: e.dist.name if e.dist else "", reverse=True)
     return {entry.name: entry for entry in found}
