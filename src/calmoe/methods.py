@@ -226,10 +226,10 @@ METHODS = Registry("method", "calmoe.methods", PACKAGED, check_method)
 def own_settings() -> dict[str, Setting]:
     """The settings that single objectives declare, by name; no two may declare one name differently."""
     declared: dict[str, Setting] = {}
-    for objective, recipe in OBJECTIVES.items():
-        for name, setting in recipe.own.items():
-            origin = OBJECTIVES.origin(objective)
-            if declared.setdefault(name, setting) != setting and not (origin and not origin.present):
+    absent = {name for name in OBJECTIVES if (origin := OBJECTIVES.origin(name)) and not origin.present}
+    for objective in sorted(OBJECTIVES, key=absent.__contains__):  # what records alone name comes last
+        for name, setting in OBJECTIVES[objective].own.items():
+            if declared.setdefault(name, setting) != setting and objective not in absent:
                 raise InputError(f"{objective} declares {name!r} otherwise than another objective: rename it")
     return declared
 

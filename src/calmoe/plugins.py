@@ -22,7 +22,7 @@ def load_plugin(path: str | Path) -> None:
     Traceback (most recent call last):
     calmoe.errors.InputError: the plug-in mine.txt must be a Python file, *.py
     """
-    path, where = Path(path), Path(path).as_posix()
+    path, where = Path(path), legible(Path(path).as_posix())
     if path.suffix != ".py":
         raise InputError(f"the plug-in {legible(path)} must be a Python file, *.py")
     if not path.is_file():

@@ -190,7 +190,7 @@ def _asked(
     try:
         spec = changes.applied(base.spec())
     except InputError as error:
-        if str(error).startswith("unknown "):
+        if "unknown " in str(error):
             _refuse_missing_plugin(out or Path(f"{base.folder(None)}{suffix}"))
         raise
     folder = out or Path(f"{base.folder(spec)}{suffix}")
