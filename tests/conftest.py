@@ -15,6 +15,7 @@ from rich.console import Console
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
+from calmoe.registry import REGISTRIES, offered
 from haste import hastily
 from sizes import VARIABLE, at_size
 
@@ -97,3 +98,19 @@ def swept(tiny, quiet, tmp_path_factory):
         folders.append(tmp_path_factory.mktemp("sweep") / setting)
         run(spec, folders[-1], sweep=make_sweep(setting, values), console=quiet)
     return folders
+
+
+@pytest.fixture
+def forget():
+    """A function that forgets all plug-ins, as another process knows none; it is called at the end too."""
+    before = {kind: (dict(each), dict(each._origins)) for kind, each in REGISTRIES.items()}
+
+    def forget():
+        for kind, (things, origins) in before.items():
+            REGISTRIES[kind].clear()
+            REGISTRIES[kind].update(things)
+            REGISTRIES[kind]._origins = dict(origins)
+        offered.cache_clear()
+
+    yield forget
+    forget()

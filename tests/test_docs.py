@@ -21,6 +21,7 @@ def blocks(page):
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("page", [p for p in PAGES if any(True for _ in blocks(p))], ids=lambda p: p.name)
+@pytest.mark.usefixtures("forget")
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}

@@ -2,65 +2,51 @@
 
 A method is data: a head, an objective after the warm-up, a rule for the gradient, a step after training, and
 how the method looks in tables and figures. A user's own method is `register(Method(...))`; an objective of
-one's own is one more entry of `OBJECTIVES`, with the settings that it reads.
+one's own is `OBJECTIVES.register(name, Recipe(...))`, with the settings that it reads; a loss is
+`LOSSES.register(name, function)`.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from calmoe.errors import InputError
-from calmoe.files import is_name
-from calmoe.objectives import (
-    ERM,
-    CVaR,
-    EntropicRisk,
-    Objective,
-    RobustFiltered,
-    RobustMoE,
-    brier,
-    cross_entropy,
-)
+from calmoe.errors import InputError, refusal
+from calmoe.recipes import LOSSES, OBJECTIVES, Recipe, Setting
+from calmoe.registry import Registry
 from calmoe.views import ALL_VIEWS
 
-
-class Setting(NamedTuple):
-    """A number that only one objective reads: `--set NAME=VALUE` changes it."""
-
-    default: float
-    low: float = 0.0
-    high: float = math.inf
-
-
-class Recipe(NamedTuple):
-    """An objective: `make` takes its settings by name, and loss=.
-
-    `settings` are fields of `TrainingSettings`; `own` declares those that no other objective has.
-    """
-
-    make: Callable[..., Objective]
-    settings: tuple[str, ...] = ()
-    own: Mapping[str, Setting] = {}
-    robust: bool = False  # whether it leans on large losses, against a shift
-
+__all__ = [
+    "FAMILIES",
+    "GRADIENTS",
+    "LOSSES",
+    "METHODS",
+    "OBJECTIVES",
+    "PACKAGED",
+    "SPARE",
+    "Method",
+    "Recipe",
+    "Setting",
+    "card",
+    "check_method",
+    "families",
+    "in_order",
+    "method_title",
+    "own_settings",
+    "register",
+    "source",
+]
 
 FAMILIES = ("recommended", "baseline", "robust", "beyond", "sharp", "own")  # the order of tables
 HEADS = ("mixture", "single")
-OBJECTIVES: dict[str, Recipe] = {
-    "erm": Recipe(ERM),
-    "tilted": Recipe(RobustMoE, ("eta",), robust=True),
-    "filtered": Recipe(RobustFiltered, ("eta", "regret", "disagreement"), robust=True),
-    "entropic": Recipe(EntropicRisk, ("eta",), robust=True),
-    "cvar": Recipe(CVaR, ("gamma",), robust=True),
-}
-LOSSES = {"cross_entropy": cross_entropy, "brier": brier}
 GRADIENTS: dict[str, tuple[str, ...]] = {  # and the settings that they read
     "plain": (),
     "rectified": ("filter_fraction", "filter_variant"),
     "sharp": ("rho",),
 }
 POST_HOC = (None, "per_expert_temperature")
+MARKERS = ".ov^<>12348spP*hH+xXDd|_"
+LONGEST_TITLE = 60
 SPARE = (("#332288", "8"), ("#aa4466", "x"), ("#117733", "+"), ("#6e5a2e", "1"))  # for methods without a look
 
 
@@ -90,11 +76,16 @@ class Method:
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
         object.__setattr__(self, "warmup", self.warmup or ("sharp" if self.gradient == "sharp" else "plain"))
+        object.__setattr__(self, "marker", self.marker or ("o" if self.colour else ""))
+        if not re.fullmatch("(#[0-9a-fA-F]{6})?", self.colour) or self.marker not in ("", *MARKERS):
+            raise InputError(f"{self.name}: give colour='#0072b2', say, and for marker one of {MARKERS}")
+        if not self.title.isprintable() or len(self.title) > LONGEST_TITLE:
+            raise InputError(f"{self.name}: the title must be one line of at most {LONGEST_TITLE} characters")
         for name, known in (
             ("family", FAMILIES),
             ("head", HEADS),
-            ("objective", OBJECTIVES),
-            ("loss", LOSSES),
+            ("objective", OBJECTIVES if self.objective in OBJECTIVES else OBJECTIVES.names()),
+            ("loss", LOSSES if self.loss in LOSSES else LOSSES.names()),
             ("gradient", GRADIENTS),
             ("warmup", ("plain", "sharp")),
             ("post_hoc", POST_HOC),
@@ -116,7 +107,7 @@ class Method:
 
 
 # Colours by Okabe and Ito, which colour-blind readers tell apart, and by Tol.
-METHODS = {
+PACKAGED = {
     method.name: method
     for method in (
         Method(
@@ -229,22 +220,35 @@ METHODS = {
 }
 
 
+def check_method(name: str, method: Any) -> None:
+    """Refuse what is no card of this name, or uses the weights of a method that has none of its own."""
+    if not isinstance(method, Method):
+        raise refusal(f"the method {name!r}", "a Method(...)", method)
+    if method.name != name:
+        raise InputError(f"the method {name!r} calls itself {method.name!r}: give it one name")
+    if method.weights_of is not None:
+        METHODS.check(method.weights_of)
+        if METHODS[method.weights_of].weights_of is not None:
+            raise InputError(f"{name}: weights_of must name a method that trains, not {method.weights_of!r}")
+
+
+METHODS = Registry("method", "calmoe.methods", PACKAGED, check_method)
+
+
 def own_settings() -> dict[str, Setting]:
     """The settings that single objectives declare, by name; no two may declare one name differently."""
     declared: dict[str, Setting] = {}
-    for objective, recipe in OBJECTIVES.items():
-        for name, setting in recipe.own.items():
-            if declared.setdefault(name, setting) != setting:
+    absent = {name for name in OBJECTIVES if (origin := OBJECTIVES.origin(name)) and not origin.present}
+    for objective in sorted(OBJECTIVES, key=absent.__contains__):  # what records alone name comes last
+        for name, setting in OBJECTIVES[objective].own.items():
+            if declared.setdefault(name, setting) != setting and objective not in absent:
                 raise InputError(f"{objective} declares {name!r} otherwise than another objective: rename it")
     return declared
 
 
 def register(method: Method) -> None:
     """Make a method of one's own known by its name, in this process."""
-    if not is_name(method.name):
-        raise InputError(f"a method cannot be called {method.name!r}: give letters, digits, '_' or '-'")
-    if METHODS.setdefault(method.name, method) != method:
-        raise InputError(f"there is another method called {method.name!r}: give yours another name")
+    METHODS.register(getattr(method, "name", ""), method)
 
 
 def card(name: str) -> Method:

@@ -11,7 +11,8 @@ from calmoe.backbones.encoder import Encoder
 from calmoe.backbones.mlp import MLP
 from calmoe.backbones.resnet import ResNet
 from calmoe.backbones.weights import fitting_weights, load_pretrained, weights_digest
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError, check_known, refusal
+from calmoe.registry import Registry
 
 __all__ = [
     "BACKBONES",
@@ -50,11 +51,23 @@ def _encoder(input_shape: tuple[int, ...], *, weights: str = "", pooling: str = 
     return Encoder(weights, pooling or "cls", length=input_shape[0])
 
 
-BACKBONES: dict[str, Callable[..., Backbone]] = {
-    "mlp": _mlp,
-    "encoder": _encoder,
-    **{f"resnet{depth}": partial(_resnet, depth=depth) for depth in (18, 34, 50)},
-}
+def _check(name: str, make: Any) -> None:
+    if not callable(make):
+        raise refusal(f"the backbone {name!r}", "a function (input_shape, ...) -> Backbone", make)
+    if [*inspect.signature(make).parameters][:1] != ["input_shape"]:
+        raise InputError(f"the backbone {name!r} must take input_shape as its first argument")
+
+
+BACKBONES: Registry[Callable[..., Backbone]] = Registry(
+    "backbone",
+    "calmoe.backbones",
+    {
+        "mlp": _mlp,
+        "encoder": _encoder,
+        **{f"resnet{depth}": partial(_resnet, depth=depth) for depth in (18, 34, 50)},
+    },
+    _check,
+)
 
 
 def build_backbone(name: str, input_shape: tuple[int, ...], **options: Any) -> Backbone:
@@ -75,5 +88,6 @@ def backbone_options(name: str) -> list[str]:
     >>> backbone_options("mlp"), backbone_options("resnet18")
     (['hidden'], ['stem', 'stages', 'variant'])
     """
-    check_known("backbone", name, BACKBONES)
-    return [p for p in inspect.signature(BACKBONES[name]).parameters if p not in ("input_shape", "depth")]
+    return [
+        p for p in inspect.signature(BACKBONES.here(name)).parameters if p not in ("input_shape", "depth")
+    ]

@@ -7,7 +7,7 @@ import typer
 
 from calmoe.commands.options import FOLDER
 from calmoe.commands.program import app, say
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError
 
 
 @app.command("data")
@@ -23,7 +23,7 @@ def data_command(
     """
     from calmoe.data import DATASETS
 
-    check_known("dataset", dataset, DATASETS)
+    DATASETS.check(dataset)
     card = DATASETS[dataset]
     if card.fetch is None:
         raise InputError(card.get_it)

@@ -18,7 +18,10 @@ def given_path(param: typer.CallbackParam, value: str | None) -> Path | None:
 FOLDER: Any = {"parser": str, "metavar": "<path>", "callback": given_path}
 
 DatasetName = Annotated[
-    str, typer.Argument(help="Such as digits, cifar10h or pacs; an unknown name lists them all.")
+    str,
+    typer.Argument(
+        help="Such as digits, cifar10h or pacs, or your own my.toml; an unknown name lists them all."
+    ),
 ]
 Methods = Annotated[str | None, typer.Option(help="Such as vanilla,robust.")]
 Seeds = Annotated[str | None, typer.Option(help="Such as 42-46,50.")]
@@ -36,6 +39,14 @@ OnlyReport = Annotated[
 ]
 Tensorboard = Annotated[
     bool, typer.Option("--tensorboard", metavar="", help="Write TensorBoard events into the run's folder.")
+]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        help="Run a Python file that registers methods, datasets, …; repeat for more.",
+    ),
 ]
 TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from calmoe.commands.options import FOLDER, Methods, Seeds
+from calmoe.commands.options import FOLDER, Methods, Plugins, Seeds
 from calmoe.commands.program import app, say
 
 
@@ -30,6 +30,7 @@ def report_command(
     pdf: Annotated[
         bool, typer.Option("--pdf", metavar="", help="The figures as PDF too, for papers.")
     ] = False,
+    plugins: Plugins = None,
 ) -> None:
     """Write a run's report: one page (HTML), its tables (Markdown, LaTeX, CSV) and its figures.
 
@@ -37,9 +38,12 @@ def report_command(
 
     One report over targets: calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR
     """
+    from calmoe.plugins import load_plugin
     from calmoe.render.wording import many
     from calmoe.report.write import write_report
 
+    for plugin in plugins or ():
+        load_plugin(plugin)
     written = write_report(run, to, data, pdf)
     folder = written.page.parent
     tables, figures = many(len(written.tables), "table"), many(len(written.figures), "figure")
@@ -49,6 +53,8 @@ def report_command(
         say(f"no figure {name}: {reason}")
     for name in written.older:
         say(f"note: {folder / name} is of an older report and not of this one; remove it, or keep it")
+    for note in written.notes:
+        say(f"note: {note}: the report has what its run's folder says")
     say(f"the report is {written.page}")
 
 
@@ -96,9 +102,11 @@ def export_command(
     Then: cd predictions/robust-42; calmoe audit validation.safetensors --target test.safetensors
     """
     from calmoe.experiments.export import export
+    from calmoe.experiments.run import Run
     from calmoe.experiments.spec import parse_methods, parse_seeds
     from calmoe.render.wording import many
 
+    Run.open(run)  # names the methods that plug-ins have added
     chosen = parse_methods(methods) if methods is not None else None
     files, notes = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
     for note in notes:

@@ -1,5 +1,6 @@
 """Commands that train: `calmoe run` and `calmoe sweep`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from calmoe.commands.options import (
     DryRun,
     Methods,
     OnlyReport,
+    Plugins,
     Protocol,
     Seeds,
     Settings,
@@ -52,17 +54,18 @@ def run_command(
     only_report: OnlyReport = False,
     tensorboard: Tensorboard = False,
     time_limit: TimeLimit = None,
+    plugins: Plugins = None,
 ) -> None:
     """Train the methods on a dataset and show the paper's table; run again to continue or to add.
 
     Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
 
     Example: calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth
-    """
-    from calmoe.experiments.spec import load_preset
 
+    Example: calmoe run my.toml (docs/extend.md: methods, datasets and models of your own)
+    """
     changes = Changes(methods, seeds, settings, protocol, target)
-    spec, _, folder = _asked(load_preset(dataset), changes, out, only_report)
+    spec, _, folder = _asked(Base(dataset, plugins or ()), changes, out, only_report)
     _train(spec, None, folder, How(data, device, dry_run, only_report, time_limit, tensorboard))
 
 
@@ -93,16 +96,16 @@ def sweep_command(
     only_report: OnlyReport = False,
     tensorboard: Tensorboard = False,
     time_limit: TimeLimit = None,
+    plugins: Plugins = None,
 ) -> None:
     """Train a method over several values of one setting, from shared warm-ups; run again to continue or add.
 
     Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
     """
-    from calmoe.experiments.spec import load_preset, narrowed
     from calmoe.experiments.sweep import parse_values
 
     changes = Changes(methods, seeds, settings, protocol, target)
-    base = narrowed(load_preset(dataset), methods=("robust",))
+    base = Base(dataset, plugins or (), methods=("robust",))
     spec, sweep, folder = _asked(base, changes, out, only_report, f"-{setting}")
     if sweep is None or sweep.setting != setting or values is not None:
         sweep = parse_values(setting, values, spec.training.epochs)
@@ -141,12 +144,40 @@ class Changes:
             if (name := setting.partition("=")[0].strip()) in given:
                 raise InputError(f"{name} is given twice: leave out --{name} or --set {setting}")
         parse: dict[str, Any] = {"methods": parse_methods, "seeds": parse_seeds}
+        if self.methods is not None:
+            parse_methods(self.methods)  # loads installed plug-ins, which declare settings
         spec = with_settings(base, self.settings or [])
         return narrowed(spec, **{name: parse.get(name, str)(value) for name, value in given.items()})
 
 
+@dataclass(frozen=True)
+class Base:
+    """What the options change: a dataset's preset, or a file of the user's own; plug-ins are loaded first."""
+
+    name: str
+    plugins: Sequence[Path]
+    methods: tuple[str, ...] = ()  # instead of a preset's
+
+    def spec(self) -> "RunSpec":
+        from calmoe.experiments.spec import load_preset, narrowed
+        from calmoe.experiments.spec_file import is_spec_file, read_spec_file
+        from calmoe.plugins import load_plugin
+
+        for plugin in self.plugins:
+            load_plugin(plugin)
+        if is_spec_file(self.name):
+            return read_spec_file(Path(self.name))
+        preset = load_preset(self.name)
+        return narrowed(preset, methods=self.methods) if self.methods else preset
+
+    def folder(self, spec: "RunSpec | None") -> Path:
+        """Where its run goes if the user does not say."""
+        stem = Path(self.name).stem if self.name.endswith(".toml") else self.name
+        return Path("runs") / (spec.name if spec and stem == self.name else stem)
+
+
 def _asked(
-    base: "RunSpec", changes: Changes, out: Path | None, only_report: bool, suffix: str = ""
+    base: Base, changes: Changes, out: Path | None, only_report: bool, suffix: str = ""
 ) -> "tuple[RunSpec, Sweep | None, Path]":
     """The run that the options ask for, the sweep that its folder holds if that is read, and the folder.
 
@@ -154,12 +185,32 @@ def _asked(
     """
     from calmoe.experiments.store import RunFolder
 
-    spec = changes.applied(base)
-    folder = out or Path("runs") / f"{spec.name}{suffix}"
+    if only_report:
+        RunFolder(out or Path(f"{base.folder(None)}{suffix}")).record()  # names what plug-ins have added
+    try:
+        spec = changes.applied(base.spec())
+    except InputError as error:
+        if "unknown " in str(error):
+            _refuse_missing_plugin(out or Path(f"{base.folder(None)}{suffix}"))
+        raise
+    folder = out or Path(f"{base.folder(spec)}{suffix}")
     record = RunFolder(folder).record() if only_report else None
-    if record is None or record.spec.dataset != base.dataset:
+    if record is None or record.spec.dataset != spec.dataset:
         return spec, None, folder
     return changes.applied(record.spec), record.sweep, folder
+
+
+def _refuse_missing_plugin(folder: Path) -> None:
+    """A name may be unknown because the folder's run has it from a plug-in that is not loaded: say so."""
+    from calmoe.experiments.plugins import check_loaded
+    from calmoe.experiments.store import RunFolder
+
+    try:
+        record = RunFolder(folder).record()
+    except (InputError, OSError):
+        return
+    if record is not None:
+        check_loaded(folder, record.plugins)
 
 
 def _train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:

@@ -5,9 +5,10 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from calmoe.data.shift import ShiftDataset
-from calmoe.errors import InputError
+from calmoe.errors import InputError, refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,7 @@ class DatasetCard:
     """
 
     load: Callable[..., ShiftDataset]
-    get_it: str  # how to get it: what `calmoe data NAME` prints where it downloads nothing
+    get_it: str = "there is nothing to download"  # what `calmoe data NAME` prints where it downloads nothing
     fetch: Callable[[Path], Path] | None = None  # downloads it into a folder
     hard: str = ""  # what its hard rows are
     domains: tuple[str, ...] = ()  # all its domains, where they are always the same
@@ -41,6 +42,14 @@ class DatasetCard:
     @property
     def _parameters(self) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(self.load).parameters)
+
+
+def check_card(name: str, card: Any) -> None:
+    """Refuse what is no card of a dataset."""
+    if not isinstance(card, DatasetCard) or not callable(card.load):
+        raise refusal(f"the dataset {name!r}", "a DatasetCard(load=...)", card)
+    if [*card._parameters][:2] != ["data", "protocol"]:
+        raise InputError(f"the dataset {name!r}: load must take (data, protocol), and target= if it has any")
 
 
 def given_folder(name: str, data: str | Path | None, get_it: str) -> Path:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from calmoe.experiments.plugins import Cards, Plugin, plugins_of
 from calmoe.experiments.spec import RunSpec
-from calmoe.methods import GRADIENTS, METHODS, Method, in_order, source
+from calmoe.methods import GRADIENTS, Method, in_order, source
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 
 TRAINING_VERSION = 2  # raise it when the trainer's results change: finished nodes then count no more
@@ -57,32 +58,35 @@ def make_plan(
     device: str,
     version: int = TRAINING_VERSION,
     weights: str = "",
+    plugins: Sequence[Plugin] | None = None,
 ) -> list[Node]:
     """All nodes that the spec's methods and seeds need, parents first, one seed after the other.
 
     `weights` is the digest of the pretrained weights: keys know their content, not where they lie.
+    `plugins` are those that a record names; the spec's own as they are now, if not given.
 
     >>> from calmoe.experiments.spec import load_preset
     >>> sum(node.epochs for node in make_plan(load_preset("digits"), "", "cpu") if node.seed == 42)
     270
     """
+    cards = Cards(plugins_of(spec) if plugins is None else plugins)
     spec = replace(spec, model=replace(spec.model, weights=weights))
     data = {"data": training_fingerprint, "device": device, "version": version}
     nodes = []
     for seed in spec.seeds:
         warmups: dict[str, Node] = {}
         for name in in_order(source(name) for name in spec.methods):
-            method, parent = METHODS[name], None
+            method, parent = cards.method(name), None
             own = replace(spec, training=replace(spec.training, **method.fixed))
             shared = own.training.warmup if method.head == "mixture" else 0
             if shared:
                 warmup = WARMUPS[method.warmup]
-                parent = _node(own, data, seed, warmup, Stage.of(warmup, 0, shared), None)
+                parent = _node(own, cards, data, seed, warmup, Stage.of(warmup, 0, shared), None)
                 if parent.key not in warmups:
                     warmups[parent.key] = parent
                     nodes.append(parent)
             stage = Stage.of(method, shared, own.training.epochs)
-            nodes.append(_node(own, data, seed, method, stage, parent))
+            nodes.append(_node(own, cards, data, seed, method, stage, parent))
     return nodes
 
 
@@ -138,10 +142,16 @@ def _model_facts(model: ModelSettings) -> dict[str, Any]:
 
 
 def _node(
-    spec: RunSpec, data: dict[str, Any], seed: int, method: Method, stage: Stage, parent: Node | None
+    spec: RunSpec,
+    cards: Cards,
+    data: dict[str, Any],
+    seed: int,
+    method: Method,
+    stage: Stage,
+    parent: Node | None,
 ) -> Node:
     """The node of a method's stage, or of the warm-up; its key is the digest of all that determines it."""
-    used = (*ALWAYS, *method.settings)
+    used: tuple[str, ...] = ALWAYS
     is_warmup = method in WARMUPS.values()
     if spec.training.forget_moments and stage.switches:  # keys made before these do not have them
         used += ("forget_moments",)
@@ -150,11 +160,14 @@ def _node(
     facts = {
         **data,
         "model": _model_facts(spec.model),
-        "training": {name: spec.training.value(name) for name in used},
+        "training": {name: spec.training.value(name) for name in used}
+        | cards.training(method, spec.training),
         "seed": seed,
         "stage": stage.facts(),
         "parent": parent.key if parent else None,
     }
+    if code := cards.code(stage, spec.model):  # of plug-ins
+        facts["code"] = code
     if data["device"] == "cpu" and spec.model.backbone.startswith("resnet"):
         facts["gradients"] = "laid out as the weights"  # older keys: trained on scrambled ones
     if is_warmup and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk

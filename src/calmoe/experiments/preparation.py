@@ -10,6 +10,7 @@ from calmoe.data import DATASETS, PROTOCOLS, ShiftDataset, load_dataset
 from calmoe.data.text import LENGTH
 from calmoe.errors import InputError
 from calmoe.experiments.plan import TRAINING_VERSION
+from calmoe.experiments.plugins import check_here, plugins_of
 from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
 from calmoe.experiments.same_run import refuse_other
@@ -18,6 +19,7 @@ from calmoe.experiments.store import RunFolder
 from calmoe.experiments.sweep import Sweep
 from calmoe.methods import card, source
 from calmoe.render.console import say_notes
+from calmoe.training.checks import check_backbone, check_objective
 from calmoe.training.trainer import check_model, check_together, check_weights
 from calmoe.views import first_views
 
@@ -52,6 +54,7 @@ def describe_run(spec: RunSpec, dataset: ShiftDataset, device: str, sweep: Sweep
         hard=dataset.hard,
         weights=check_weights(spec.model, dataset.input_shape) if spec.model.weights else "",
         sweep=sweep,
+        plugins=plugins_of(spec),
     )
 
 
@@ -61,6 +64,9 @@ def load_data(folder: RunFolder, spec: RunSpec, data: Path | None, console: Cons
     An encoder is tried before its tokenizer is: what is refused leaves no tokens either.
     """
     folder.check()
+    check_here(spec)
+    for method in {source(name) for name in spec.methods}:
+        check_objective(method, spec.training)
     model, text = spec.model, DATASETS[spec.dataset].is_text
     check_together(model.backbone, spec.dataset, text)
     heads = {card(source(name)).head for name in spec.methods} if folder.record() is None else ()
@@ -68,6 +74,7 @@ def load_data(folder: RunFolder, spec: RunSpec, data: Path | None, console: Cons
         check_model(model, (LENGTH,), heads)
     dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, model.weights)
     first_views(dataset.name, dataset.views, spec.training.views)
+    check_backbone(model, dataset.input_shape)
     if heads and not text:
         check_model(model, dataset.input_shape, heads, dataset.num_classes)
     say_notes(dataset.notes, console)

@@ -9,6 +9,7 @@ from typing import Any
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError, about, shown
 from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
+from calmoe.experiments.plugins import Plugin, parse_plugins
 from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.sweep import Sweep, make_sweep
 from calmoe.files import is_name
@@ -49,6 +50,7 @@ class Record:
     weights: str = ""  # the digest of pretrained weights
     sweep: Sweep | None = None
     added: tuple[Added, ...] = ()
+    plugins: tuple[Plugin, ...] = ()  # what it uses from outside of calmoe
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ class Record:
         Reports thus read what an older trainer left. Weights count by content, wherever they lay.
         """
         variants = [*self.sweep.variants(self.spec).items()] if self.sweep else [(None, self.spec)]
-        facts = (self.training_fingerprint, self.device, self.training_version, self.weights)
+        facts = (self.training_fingerprint, self.device, self.training_version, self.weights, self.plugins)
         return {value: make_plan(variant, *facts) for value, variant in variants}
 
     def merged(self, plans: Mapping[float | None, list[Node]]) -> list[Node]:
@@ -95,6 +97,8 @@ class Record:
             document["sweep"] = self.sweep.asdict()
         if self.added:
             document["added"] = [{**vars(a), "protocols": list(a.protocols)} for a in self.added]
+        if self.plugins:
+            document["plugins"] = [plugin.as_json() for plugin in self.plugins]
         return document
 
 
@@ -111,6 +115,7 @@ def parse_record(path: Path, document: dict[str, Any]) -> Record:
         for name, keys in SPEC_FIELDS.items():
             part = table(name, parts[name], keys)
             parts |= {f"{name}.{key}": part[key] for key in keys}
+        plugins = parse_plugins(document.get("plugins", []))
         spec = from_table(document["spec"])
         if spec.target and not is_name(spec.target):  # a report on targets has a folder of this name
             raise InputError(f"target {shown(spec.target)} is no name for a folder")
@@ -130,6 +135,7 @@ def parse_record(path: Path, document: dict[str, Any]) -> Record:
             weights=document.get("weights", ""),
             sweep=_sweep(document["sweep"], spec) if "sweep" in document else None,
             added=_added(document.get("added", [])),
+            plugins=plugins,
         )
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from calmoe.errors import InputError
 from calmoe.experiments.environment import describe
 from calmoe.experiments.plan import Node, to_do
+from calmoe.experiments.plugins import changed
 from calmoe.experiments.preparation import check_size, describe_run, load_data, pick_device, recorded_run
 from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
@@ -75,7 +76,7 @@ def run(
     dataset = load_data(folder, spec, data, console)
     record = describe_run(spec, dataset, where.type, sweep)
     with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
-        opened = _join(folder, record)
+        opened = _join(folder, record, console)
         missing = to_do(opened.nodes, opened.done, opened.nodes_for(spec, sweep))
         failed: dict[str, str] = {}
         if missing:
@@ -92,10 +93,13 @@ def run(
         return _finish(opened, spec, sweep, failed)
 
 
-def _join(folder: RunFolder, record: Record) -> Run:
+def _join(folder: RunFolder, record: Record, console: Console) -> Run:
     """The folder's run with what is asked now added to its record; another run's folder is refused."""
     old = folder.record()
     whole = joined(folder.path, old, record)
+    if others := changed(old.plugins if old else (), record.plugins):
+        listed = ", ".join(map(str, others))
+        say_notes([f"the code behind {listed} has changed: what it trains is trained again"], console)
     if whole != old:
         folder.write_record(whole)
     return Run(folder, whole)

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError
+from calmoe.experiments.plugins import united_plugins
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import dotted, setting_text
 from calmoe.methods import in_order
 
 CHOOSE_DATA = ("dataset", "target", "protocol")
+APART = ("spec", "added", "plugins")  # of a record: compared by other means, or free to differ
 FOLLOW_FROM_DATA = ("training_fingerprint", "protocols", "hard")
 DIGESTS = {  # of contents: their digits mean nothing to a reader
     "fingerprint": "the data differ: other images or texts than {those}",
@@ -31,7 +33,8 @@ def joined(path: Path, old: Record | None, new: Record) -> Record:
     seeds = tuple(sorted({*old.spec.seeds, *new.spec.seeds}))
     sweep = old.sweep.merged(new.sweep) if old.sweep and new.sweep else new.sweep
     spec = replace(new.spec, methods=methods, seeds=seeds)
-    return replace(new, spec=spec, sweep=sweep, added=old.added)
+    plugins = united_plugins(old.plugins, new.plugins)
+    return replace(new, spec=spec, sweep=sweep, added=old.added, plugins=plugins)
 
 
 def refuse_other(path: Path, old: Record, new: Record) -> None:
@@ -60,7 +63,7 @@ def comparable(record: Record) -> dict[str, Any]:
     spec = replace(
         record.spec, methods=(), seeds=(), keep_weights=True, model=replace(record.spec.model, weights="")
     )
-    rest = {name: value for name, value in record.as_json().items() if name not in ("spec", "added")}
+    rest = {name: value for name, value in record.as_json().items() if name not in APART}
     return dotted({**spec.as_table(), **rest, "sweep": record.setting, "weights": record.weights})
 
 

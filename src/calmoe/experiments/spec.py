@@ -16,19 +16,18 @@ from calmoe.backbones import BACKBONES
 from calmoe.backbones.encoder import POOLINGS
 from calmoe.data import DATASETS, PROTOCOLS
 from calmoe.errors import InputError, check_known, shown
-from calmoe.methods import METHODS
+from calmoe.methods import METHODS, PACKAGED
 from calmoe.mixture import MixtureHead
+from calmoe.registry import Registry
 from calmoe.training.settings import ModelSettings, TrainingSettings, declared_settings
 
 T = TypeVar("T")
 DEFAULT_SEEDS = (42, 43, 44)
 MOST_SEEDS = 1000
 MOST_LAYERS = 100
+TABLES: dict[str, Registry[Any]] = {"dataset": DATASETS, "methods": METHODS, "backbone": BACKBONES}
 CHOICES: dict[str, Iterable[str]] = {
-    "dataset": DATASETS,
     "protocol": PROTOCOLS,
-    "methods": METHODS,
-    "backbone": BACKBONES,
     "stem": ("cifar", "imagenet"),
     "variant": ("v1", "v1.5"),
     "filter_variant": ("published", "jpeg"),
@@ -92,11 +91,11 @@ def load_preset(name: str) -> RunSpec:
     >>> load_preset("digits").training.epochs
     50
     """
-    check_known("dataset", name, DATASETS)
+    DATASETS.check(name)
     if name not in preset_names():
         return RunSpec(
             dataset=name,
-            methods=tuple(m.name for m in METHODS.values() if m.family in ("baseline", "robust")),
+            methods=tuple(m.name for m in PACKAGED.values() if m.family in ("baseline", "robust")),
             seeds=DEFAULT_SEEDS,
             model=ModelSettings(),
             training=TrainingSettings(),
@@ -135,18 +134,26 @@ def with_settings(spec: RunSpec, settings: Sequence[str]) -> RunSpec:
     >>> with_settings(load_preset("digits"), ["epochs=10"]).training.warmup
     4
     """
-    table, places = spec.as_table(), _places()
-    changed = set()
+    values = []
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not key:
             raise InputError(f"--set {shown(setting)} must be key=value, such as epochs=10")
+        values.append((key, _parse(text)))
+    return with_values(spec, values)
+
+
+def with_values(spec: RunSpec, values: Iterable[tuple[str, Any]]) -> RunSpec:
+    """`spec` with other values by the names of their settings, as `with_settings` has them."""
+    table, places = spec.as_table(), _places()
+    changed = set()
+    for key, value in values:
         check_known("setting", key, places)
         *sections, leaf = places[key]
         part = table
         for section in sections:
             part = part.setdefault(section, {})
-        part[leaf] = _parse(text)
+        part[leaf] = value
         changed.add(leaf)
     training, old = table["training"], spec.training
     if "epochs" in changed and "warmup" not in changed and type(training["epochs"]) is int:
@@ -191,7 +198,7 @@ def parse_methods(text: str) -> tuple[str, ...]:
     """
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        check_known("method", name, METHODS)
+        METHODS.check(name)
     return tuple(dict.fromkeys(names))
 
 
@@ -210,7 +217,8 @@ def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name not in table and field.default is field.default_factory is MISSING:
             raise InputError(f"the setting {prefix + field.name!r} is missing")
-    return kind(**{key: _value(prefix + key, value, hints[key]) for key, value in table.items()})
+    ordered = [name for name in hints if name in table]  # methods before settings that one of them declares
+    return kind(**{key: _value(prefix + key, table[key], hints[key]) for key in ordered})
 
 
 def _value(key: str, value: Any, hint: Any) -> Any:
@@ -247,6 +255,8 @@ def _own(values: Any) -> dict[str, float]:
 
 def _check_bounds(key: str, value: Any) -> None:
     leaf = key.rpartition(".")[2]
+    if leaf in TABLES:
+        TABLES[leaf].check(value)
     if leaf in CHOICES:
         check_known(leaf, value, CHOICES[leaf])
     if leaf in RANGES:
@@ -268,7 +278,7 @@ def _places() -> dict[str, tuple[str, ...]]:
         for field in fields(kind):
             places[field.name] = places[f"{section}.{field.name}"] = (section, field.name)
     for name in declared_settings():
-        places[name] = places[f"{OWN}.{name}"] = ("training", "own", name)
+        places[name] = places[f"{OWN}.{name}"] = places[f"training.{name}"] = ("training", "own", name)
     del places["own"], places[OWN]
     return places
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calmoe.experiments.environment import portable
+from calmoe.experiments.plugins import Plugin
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import dotted
 from calmoe.methods import method_title
@@ -27,11 +28,21 @@ def run_facts(record: Record, sources: Sequence[Source], commands: str) -> dict[
         "To reproduce": Code(commands),
         "Settings": _listing("All settings of the run", ("Setting", "Value"), _settings(record)),
     }
+    if record.plugins:
+        lines = [
+            [*map(_shown, (p.kind, p.name, p.origin, p.digest[:16], _loaded(p)))] for p in record.plugins
+        ]
+        titles = ("Kind", "Name", "Origin", "Digest", "For this report")
+        facts["Plug-ins"] = _listing("What comes from outside of calmoe", titles, lines)
     if sessions:
         names = ("date", "device", "cores", "python", "torch", "calmoe", "commit", "command")
         lines = [[_shown({**s, "command": _typed(s)}.get(name)) for name in names] for s in sessions]
         facts["Sessions"] = _listing("One line a session", [name.capitalize() for name in names], lines)
     return facts
+
+
+def _loaded(plugin: Plugin) -> str:
+    return "loaded" if plugin.is_here else "not loaded: as the run's record says"
 
 
 def _typed(session: Mapping[str, Any]) -> str:
@@ -54,6 +65,7 @@ def _each_once(values: Iterable[object]) -> str:
 def _settings(record: Record) -> list[list[str]]:
     document = record.as_json()
     table = document.pop("spec")
+    document.pop("plugins", None)  # they have a table of their own
     return [[name, _shown(value)] for name, value in {**dotted(table), **document}.items()]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from calmoe.data import DATASETS
 from calmoe.experiments.environment import portable
 from calmoe.experiments.record import Record
-from calmoe.experiments.spec import load_preset, preset_names, setting_text
+from calmoe.experiments.spec import load_preset, setting_text
 from calmoe.experiments.sweep import paper_sweep
 from calmoe.render.wording import shortest
 from calmoe.report.sources import Sources
@@ -35,13 +35,15 @@ def command(record: Record) -> str:
     words += _data_option(spec.dataset)
     if sweep and sweep != paper_sweep(sweep.setting, spec.training.epochs):
         words += ["--values", ",".join(map(shortest, sweep.values))]
-    defaults = load_preset(spec.dataset) if spec.dataset in preset_names() else None
+    defaults = load_preset(spec.dataset) if spec.dataset in DATASETS else None
     for name in ("target", "methods", "seeds", "protocol"):
         value, default = getattr(spec, name), getattr(defaults, name, "")
         if value != (("robust",) if sweep and name == "methods" else default):
             words += [f"--{name}", value if isinstance(value, str) else ",".join(map(str, value))]
     for key, value in sorted(changed_settings(spec).items()):
         words += ["--set", portable(f"{key}={setting_text(value)}")]
+    for origin in dict.fromkeys(plugin.origin for plugin in record.plugins):
+        words += ["--plugin", portable(origin)] if origin.endswith(".py") else []
     return shlex.join(words)
 
 

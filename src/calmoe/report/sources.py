@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calmoe.errors import InputError
+from calmoe.experiments.plugins import changed, united_plugins
 from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
 from calmoe.experiments.same_run import DIGESTS, causes, comparable, differences
@@ -95,7 +96,8 @@ def united(records: Sequence[Record]) -> Record:
         seeds=tuple(sorted({seed for record in records for seed in record.spec.seeds})),
     )
     added = {(a.method, a.seed): a for record in records for a in record.added}
-    return replace(last, spec=spec, added=tuple(added.values()))
+    plugins = united_plugins([p for record in records for p in record.plugins], last.plugins)
+    return replace(last, spec=spec, added=tuple(added.values()), plugins=plugins)
 
 
 def read_targets(folders: Sequence[Path]) -> dict[str, Sources]:
@@ -152,6 +154,10 @@ def _check_same(first: Run, second: Run) -> None:
     """Folders of other data, or of models trained otherwise, do not go into one report."""
     a, b = comparable(first.record), comparable(second.record)
     free = MAY_DIFFER if a["target"] == b["target"] else (*MAY_DIFFER, *TARGET_FACTS)
+    if others := changed(first.record.plugins, second.record.plugins):
+        raise InputError(
+            f"{first.path} and {second.path} were trained by other code ({others[0]}): report them apart"
+        )
     differing = [name for name in differences(a, b) if name not in free]
     if differing:
         listed = "; ".join(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from calmoe.data import DATASETS
 from calmoe.experiments.spec import RunSpec, load_preset, preset_names, setting_text
 from calmoe.report.published import backbone_note, is_published, table_of
 from calmoe.training.settings import ModelSettings
@@ -23,7 +24,8 @@ def run_title(spec: RunSpec, table: str = "", but: str = "") -> str:
 def changes(spec: RunSpec, table: str = "", but: str = "") -> tuple[str, str]:
     """The backbone beside the paper's, and the settings that are not the preset's; empty where they agree.
 
-    table: of the paper, if not the run's own; but: a setting that is swept.
+    table: of the paper, if not the run's own; but: a setting that is swept. A dataset without a preset has
+    nothing to differ from.
 
     >>> from calmoe.experiments.spec import with_settings
     >>> changes(with_settings(load_preset("digits"), ["forget_moments=true", "experts=2"]))
@@ -31,9 +33,10 @@ def changes(spec: RunSpec, table: str = "", but: str = "") -> tuple[str, str]:
     """
     table = table or table_of(spec.dataset, spec.target)
     named = BACKBONE_SETTINGS if is_published(table) else ()
+    changed = changed_settings(spec) if spec.dataset in preset_names() else {}
     settings = ", ".join(
         f"{name}={Path(value).name if name == 'weights' else setting_text(value)}"
-        for name, value in changed_settings(spec).items()
+        for name, value in changed.items()
         if name not in (*named, but)
     )
     return backbone_note(table, _backbone(spec.model), bool(spec.model.weights)), settings
@@ -49,14 +52,14 @@ def _backbone(model: ModelSettings) -> str:
 def changed_settings(spec: RunSpec) -> dict[str, Any]:
     """The settings that are not the preset's; where the epochs are not, the warm-up too.
 
-    A dataset without a preset has nothing to differ from.
+    A dataset without a preset has calmoe's defaults; one that is not known has nothing to differ from.
     """
-    if spec.dataset not in preset_names():
+    if spec.dataset not in DATASETS:
         return {}
     here, there = spec.as_table(), load_preset(spec.dataset).as_table()
     changed: dict[str, Any] = {}
     for section in ("model", "training"):
-        own, preset = ({**t[section], **t[section].pop("own", {})} for t in (here, there))
+        own, preset = ({**t[section].pop("own", {}), **t[section]} for t in (here, there))
         changed |= {
             name: value
             for name, value in own.items()

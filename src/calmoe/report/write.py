@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
 from calmoe.experiments.environment import portable
+from calmoe.experiments.plugins import missing_plugins, united_plugins
 from calmoe.experiments.store import RESULTS
 from calmoe.files import inside, json_bytes
 from calmoe.ownership import PAGE, owned, put
@@ -61,13 +62,14 @@ def _kept(examples: dict[str, Any], files: Files) -> dict[str, Any]:
 
 
 class Written(NamedTuple):
-    """The page, the names of the tables and figures, why a figure is missing, an older report's folders."""
+    """The page, its tables and figures, why a figure is missing, an older report's folders, other notes."""
 
     page: Path
     tables: list[str]
     figures: list[str]
     missing: dict[str, str]
     older: Sequence[str] = ()
+    notes: Sequence[str] = ()  # plug-ins that are not loaded
 
 
 def write_report(
@@ -102,7 +104,9 @@ def write_report(
             older = left_over(where, several.folders.values())
             made = _overview_report(several, data, pdf, older)
     put(where, REPORT, made.files)
-    return Written(where / PAGE, made.tables, made.figures, made.missing, older)
+    plugins = united_plugins([], [p for s in targets.values() for e in s.all for p in e.record.plugins])
+    notes = missing_plugins(plugins)
+    return Written(where / PAGE, made.tables, made.figures, made.missing, older, notes)
 
 
 class Made(NamedTuple):

@@ -310,7 +310,8 @@ class Trainer:
 
 def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> Backbone:
     """The backbone that the settings describe; a pretrained ResNet's weights are not in it yet."""
-    options = {name: getattr(settings, name) for name in backbone_options(settings.backbone)}
+    names = backbone_options(settings.backbone)
+    options = {name: getattr(settings, name) for name in names if hasattr(settings, name)}
     return build_backbone(settings.backbone, input_shape, **options)
 
 
