@@ -181,13 +181,17 @@ def _objective_facts(recipe: Recipe) -> dict[str, Any]:
     return {"settings": list(recipe.settings), "own": own, "robust": bool(recipe.robust)}
 
 
+def _method_facts(method: Method) -> dict[str, Any]:
+    return {name: getattr(method, name) for name in (*CARD, "pools_views")} | {"fixed": dict(method.fixed)}
+
+
 def _dataset_facts(known: DatasetCard) -> dict[str, Any]:
     return {"hard": known.hard, "domains": list(known.domains), "needs_folder": known.needs_folder}
 
 
 FACTS: dict[str, Any] = {
     "objective": _objective_facts,
-    "method": lambda method: {name: getattr(method, name) for name in CARD},
+    "method": _method_facts,
     "dataset": _dataset_facts,
 }
 
@@ -231,11 +235,15 @@ def _checked_facts(kind: str, document: Any) -> dict[str, Any]:
         boolean("plugins.robust", facts["robust"])
         return {name: facts[name] for name in ("settings", "own", "robust")}
     if kind == "method":
-        facts = table("plugins.facts", document, CARD)
+        facts = table("plugins.facts", document, (*CARD, "fixed", "pools_views"))
+        boolean("plugins.pools_views", facts["pools_views"])
+        for name, value in table("plugins.fixed", facts["fixed"]).items():
+            one_of("plugins.fixed", name, fields_of(TrainingSettings) - {"own"})
+            number(f"plugins.fixed.{name}", value)
         for name in CARD:
             if facts[name] is not None or name not in ("post_hoc", "weights_of"):
                 text(f"plugins.{name}", facts[name], most=1000)
-        return {name: facts[name] for name in CARD}
+        return {name: facts[name] for name in (*CARD, "fixed", "pools_views")}
     if kind == "dataset":
         facts = table("plugins.facts", document, ("hard", "domains", "needs_folder"))
         text("plugins.hard", facts["hard"], most=5000), boolean("plugins.needs_folder", facts["needs_folder"])
