@@ -27,7 +27,8 @@ NO_VALUE = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none", "missing
 
 def is_table(values: Any) -> bool:
     """Whether the columns have names: no array and no list of rows."""
-    return isinstance(values, Mapping) or _is_pandas(values) or hasattr(values, "__arrow_c_stream__")
+    mapping = isinstance(values, Mapping) and not hasattr(values, "toarray")  # SciPy's dok arrays are dicts
+    return mapping or _is_pandas(values) or hasattr(values, "__arrow_c_stream__")
 
 
 def read_columns(table: Any) -> Columns:
@@ -37,7 +38,7 @@ def read_columns(table: Any) -> Columns:
     >>> columns["age"], columns["town"], columns["paid"]
     (array([31., nan]), array(['Łódź', None], dtype=object), array(['True', 'False'], dtype=object))
     """
-    if isinstance(table, Mapping):
+    if isinstance(table, Mapping) and is_table(table):
         pairs = [(name, _listed(values)) for name, values in table.items()]
     elif _is_pandas(table):
         pairs = [(name, _series(table.iloc[:, i])) for i, name in enumerate(table.columns)]
