@@ -1,7 +1,7 @@
 """What both estimators share: reading X and y as scikit-learn asks for it, and every way of predicting."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_sample_weight,
+    _check_y,
     check_consistent_length,
     check_is_fitted,
     validate_data,
 )
 
-from calmoe.arrays import as_numpy
+from calmoe.arrays import as_numpy, as_tensor
 from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureOutput
 from calmoe.models.columns import Columns, is_table, read_columns
@@ -62,7 +63,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
         groups: columns by name, one value a row, that the audit should look at.
         """
-        labels = None if y is None else self._codes(np.asarray(y))
+        labels = None if y is None else as_tensor(self._codes(np.asarray(y)))
         names = [str(value) for value in self.classes_]
         metadata = {"model": type(self).__name__, "classes": names}
         return Predictions(output=self._output(X), labels=labels, groups=groups or {}, metadata=metadata)
@@ -75,7 +76,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """X by columns; checks their names and number as scikit-learn does. `reset` when fitting."""
         if is_table(X):
             columns = read_columns(X)
-            _check_feature_names(self, X, reset=reset)
+            self._check_names(X, list(columns), reset)
             if reset:
                 self.n_features_in_ = len(columns)
             elif len(columns) != self.n_features_in_:
@@ -92,10 +93,23 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         names = [column.name for column in self.preparation_.columns]
         return dict(zip(names, columns.values(), strict=True))
 
+    def _check_names(self, X: Any, names: list[str], reset: bool) -> None:
+        """Set or compare `feature_names_in_`; scikit-learn knows frames, but not a mapping of columns."""
+        if not isinstance(X, Mapping):
+            _check_feature_names(self, X, reset=reset)
+        elif reset:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif list(getattr(self, "feature_names_in_", names)) != names:
+            raise InputError(
+                "The feature names should match those that were passed during fit, in that order"
+            )
+
     def _begin(self, X: Any, y: Any, sample_weight: Any) -> Rows:
         """Check what `fit` was given, and set what scikit-learn expects to find afterwards."""
         columns = self._read(X, reset=True)
-        y = validate_data(self, X="no_validation", y=y, reset=False)
+        if y is None:
+            raise InputError("fit requires y to be passed, but the target y is None")
+        y = _check_y(y)
         rows = len(next(iter(columns.values())))
         if len(y) != rows:
             check_consistent_length(np.empty(rows), y)
@@ -110,9 +124,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         kept = np.flatnonzero(weights)
         self.classes_, labels = np.unique(np.asarray(y)[kept], return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError(
-                f"y has 1 class only, {shown(self.classes_.tolist()[0])}: a classifier needs rows of at least 2"
-            )
+            raise InputError(f"y has 1 class only, {shown(self.classes_.tolist()[0])}: at least 2 are needed")
         if len(kept) < rows:
             columns = {name: values[kept] for name, values in columns.items()}
         return Rows(columns, labels, weights[kept], kept)

@@ -156,7 +156,8 @@ class MixtureOfModels(TableClassifier):
         self, lessons: Lessons, folds: np.ndarray, together: np.ndarray | None, gate: bool, seed: int
     ) -> None:
         """Try every candidate, for every η where a shift is expected, and learn the one chosen."""
-        objective, etas = self.objective, (float(self.eta),)
+        objective = self.objective
+        etas: tuple[float, ...] = (float(self.eta),)
         if self.expect_shift is not None:
             objective = objective if OBJECTIVES[objective].robust else SHIFT_OBJECTIVE
             etas = tuple(as_number("etas", eta, least=0) for eta in self.etas)

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -85,7 +86,7 @@ def train(
     for epoch in range(recipe.max_epochs):
         for batch in _batches(examples, recipe, source):
             part = examples.take(batch)
-            sharp_gradients(lambda part=part: _value(model, part, recipe.objective), model, recipe.rho)
+            sharp_gradients(partial(_value, model, part, recipe.objective), model, recipe.rho)
             optimizer.step()
             step += 1
             decay = min(recipe.average, step / (step + 10))  # early averages are short

@@ -185,9 +185,7 @@ def _learn(name: str, kind: str, values: np.ndarray, weights: np.ndarray) -> Col
         frequent = sorted((i for i in present if shares[i] >= LEAST_SHARE), key=lambda i: -shares[i])
         levels = tuple(sorted(str(names[i]) for i in frequent[:MOST_CATEGORIES]))
         missing = sum(value is None for value in values)
-        return Column(
-            name=name, kind=kind, missing=missing, levels=levels, others=len(present) - len(levels)
-        )
+        return Column(name=name, kind=kind, missing=missing, levels=levels, others=len(present) - len(levels))
     numbers = values.astype(np.float64) / 86_400e6 if kind == "date" else values
     absent = np.isnat(values) if kind == "date" else np.isnan(values)
     if absent.all():

@@ -43,6 +43,9 @@ class Router(nn.Module):
     tensor([[0.7000, 0.3000]], dtype=torch.float64, grad_fn=<ExpBackward0>)
     """
 
+    centre: Tensor
+    scale: Tensor
+
     def __init__(self, kind: str, experts: int, features: int, expert: int = 0) -> None:
         super().__init__()
         self.kind, self.expert = kind, expert
@@ -129,7 +132,11 @@ def fit_constants(
 def fit_constant(router: Router, lessons: Lessons, objective: Objective) -> None:
     """Learn temperatures and constant weights, all rows at once."""
     optimizer = torch.optim.LBFGS(
-        router.learned, max_iter=60, line_search_fn="strong_wolfe", tolerance_grad=1e-9, tolerance_change=1e-12
+        router.learned,
+        max_iter=60,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=1e-9,
+        tolerance_change=1e-12,
     )
     start = [parameter.detach().clone() for parameter in router.learned]
 
@@ -160,8 +167,8 @@ def fit_gate(
         for name, parameter in begin.named_parameters():
             router.get_parameter(name).copy_(parameter)
         spread = features.std(dim=0, correction=0)
-        router.get_buffer("centre").copy_(features.mean(dim=0))
-        router.get_buffer("scale").copy_(torch.where(spread > 1e-6, 1 / spread.clamp(min=1e-6), 0.0))
+        router.centre.copy_(features.mean(dim=0))
+        router.scale.copy_(torch.where(spread > 1e-6, 1 / spread.clamp(min=1e-6), 0.0))
     optimizer = torch.optim.AdamW(router.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     source = torch.Generator().manual_seed(seed)
     best, best_epoch, kept = np.inf, 0, None
