@@ -105,7 +105,10 @@ class Material:
 def cross_fit(
     experts: list[Named], material: Material, folds: np.ndarray, seeds: Sequence[int], n_jobs: int | None
 ) -> np.ndarray:
-    """What each expert says about each row, fitted on the other folds: log-probabilities. [N, K, C]"""
+    """What each expert says about each row, fitted on the other folds: log-probabilities. [N, K, C]
+
+    Rows of fold −1 are always learned from, and get no answer.
+    """
     tasks = [(k, fold) for k in range(len(experts)) for fold in range(folds.max() + 1)]
     parts = Parallel(n_jobs=n_jobs)(
         delayed(material.left_out)(
@@ -113,7 +116,7 @@ def cross_fit(
         )
         for k, fold in tasks
     )
-    logs = np.empty((len(folds), len(experts), len(material.prior)))
+    logs = np.zeros((len(folds), len(experts), len(material.prior)))
     for (k, fold), part in zip(tasks, parts, strict=True):
         logs[folds == fold, k] = part
     return logs
