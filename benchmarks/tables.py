@@ -1,9 +1,10 @@
-"""Mixtures of models beside ordinary ones, on real tables: `python -m benchmarks.tables DATA --out rows.jsonl`.
+"""Mixtures of models beside ordinary ones, on real tables.
 
-DATA holds `tables.json` (label and shift column of each table) and a CSV file a table. A random split tests on
-a quarter of the rows. A shifted split leaves out values of the shift column, a fifth of the rows or more, tests on
-them, and trains on four fifths of the others. Every model sees the same prepared numbers, or prepares the
-table itself. Rows that are in the file already are not computed again; `--summary` only reads it.
+`python -m benchmarks.tables DATA --splits 10 --out rows.jsonl`: DATA holds `tables.json` (label and shift
+column of each table) and a CSV file a table. A random split tests on a quarter of the rows. A shifted split
+leaves out values of the shift column, a fifth of the rows or more, tests on them, and trains on four fifths
+of the others. scikit-learn's models see prepared numbers, calmoe's prepare the table themselves, in the same
+way. Rows that are in the file already are not computed again; `--summary` only reads it.
 """
 
 import argparse
@@ -33,7 +34,9 @@ from calmoe.progress import progress_bar
 OURS, RIVAL = "mixture of models", "boosting, isotonic"
 EXPERT = "expert: "  # of the mixture of models, raw
 KINDS = ("random", "shifted")
-LEAST = 1e-15  # a probability of zero, which isotonic calibration gives, counts as this
+LEAST, FLOOR = 1e-15, 1e-3
+"""Isotonic calibration gives probabilities of zero. They count as 1e-15 in the log loss, as scikit-learn has
+it, and as 1e-3 in the floored log loss, so that a few of them do not decide the comparison."""
 
 
 def boosting(seed: int) -> HistGradientBoostingClassifier:
@@ -78,6 +81,7 @@ def scores(probs: np.ndarray, labels: np.ndarray, columns: np.ndarray) -> dict[s
     whole /= whole.sum(axis=1, keepdims=True)
     return {
         "log_loss": nll(np.log(whole), labels),
+        "floored_log_loss": float(-np.log(np.maximum(whole[np.arange(len(labels)), labels], FLOOR)).mean()),
         "ece": ece(whole, labels),
         "accuracy": accuracy(whole, labels),
     }
@@ -137,6 +141,9 @@ def read_table(folder: Path, name: str, label: str, most: int | None) -> tuple[p
     return table.drop_columns([label]), labels
 
 
+Cells = dict[tuple[str, str, str], dict[int, dict[str, Any]]]  # kind, table, model: by seed
+
+
 def paired(differences: np.ndarray) -> tuple[float, float, float]:
     """The mean of differences, and its 95 % interval.
 
@@ -154,7 +161,7 @@ def paired(differences: np.ndarray) -> tuple[float, float, float]:
 def summarise(rows: list[dict[str, Any]]) -> str:
     """Means a table, paired differences of log loss, and the two questions that the benchmark asks."""
     rows = [row for row in rows if "log_loss" in row]
-    cells: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = {}
+    cells: Cells = {}
     for row in rows:
         cells.setdefault((row["kind"], row["table"], row["model"]), {})[row["seed"]] = row
     lines = []
@@ -163,37 +170,39 @@ def summarise(rows: list[dict[str, Any]]) -> str:
         models = list(dict.fromkeys(row["model"] for row in rows if row["kind"] == kind))
         if not tables:
             continue
-        for metric in ("log_loss", "ece", "accuracy"):
+        for metric in ("log_loss", "floored_log_loss", "ece", "accuracy"):
             lines += ["", f"{kind} splits, {metric}", "| table | " + " | ".join(models) + " |"]
             lines.append("| --- " * (len(models) + 1) + "|")
             for table in tables:
                 found = [cells.get((kind, table, model), {}) for model in models]
                 shown = [f"{np.mean([r[metric] for r in c.values()]):.4f}" if c else "–" for c in found]
                 lines.append(f"| {table} | " + " | ".join(shown) + " |")
-        lines += [
-            "",
-            f"{kind} splits: log loss of the {OURS} less that of … (below 0: the mixture is better)",
-        ]
-        lines += [f"| table | its best expert, by mean | {RIVAL} |", "| --- | --- | --- |"]
-        over_tables = []
-        for table in tables:
-            ours = cells.get((kind, table, OURS), {})
-            experts = [m for m in models if m.startswith(EXPERT) and cells.get((kind, table, m))]
-            if not ours or not experts:
-                continue
-            best = min(
-                experts, key=lambda m: np.mean([r["log_loss"] for r in cells[kind, table, m].values()])
-            )
-            rival = cells.get((kind, table, RIVAL), {})
-            over_tables.append(_differences(ours, rival).mean() if rival else np.nan)
-            against = [_said(_differences(ours, other)) for other in (cells[kind, table, best], rival)]
-            lines.append(f"| {table} | {against[0]} ({best.removeprefix(EXPERT)}) | {against[1]} |")
-        lines.append(f"| mean over tables | | {_said(np.array([d for d in over_tables if d == d]))} |")
+        for metric in ("log_loss", "floored_log_loss"):
+            lines += ["", f"{kind} splits, {metric}: the {OURS} less … (below 0: the mixture is better)"]
+            lines += _compared(cells, kind, tables, models, metric)
     return "\n".join(lines)
 
 
-def _differences(ours: dict[int, Any], other: dict[int, Any]) -> np.ndarray:
-    return np.array([ours[s]["log_loss"] - other[s]["log_loss"] for s in sorted(ours.keys() & other.keys())])
+def _compared(cells: Cells, kind: str, tables: list[str], models: list[str], metric: str) -> list[str]:
+    """A line a table: against the expert that is best in the mean, and against the rival."""
+    lines = [f"| table | its best expert | {RIVAL} |", "| --- | --- | --- |"]
+    over_tables = []
+    for table in tables:
+        ours, rival = (cells.get((kind, table, model), {}) for model in (OURS, RIVAL))
+        experts = [m for m in models if m.startswith(EXPERT) and (kind, table, m) in cells]
+        if not ours or not experts:
+            continue
+        losses = {m: np.mean([row[metric] for row in cells[kind, table, m].values()]) for m in experts}
+        best = min(losses, key=losses.__getitem__)
+        against = [_differences(ours, other, metric) for other in (cells[kind, table, best], rival)]
+        over_tables += [against[1].mean()] if len(against[1]) else []
+        expert = best.removeprefix(EXPERT)
+        lines.append(f"| {table} | {_said(against[0])} ({expert}) | {_said(against[1])} |")
+    return [*lines, f"| mean over tables | | {_said(np.array(over_tables))} |"]
+
+
+def _differences(ours: dict[int, Any], other: dict[int, Any], metric: str) -> np.ndarray:
+    return np.array([ours[seed][metric] - other[seed][metric] for seed in sorted(ours.keys() & other.keys())])
 
 
 def _said(differences: np.ndarray) -> str:

@@ -1,8 +1,8 @@
 """How robust to be: η, chosen by leaving out values of the column that is expected to shift.
 
 As in use, the experts have not seen the values on which the mixture is judged, and the router has learned
-from ordinary cross-fitted answers about other values. Taken is the smallest η within one standard error of the
-one with the lowest log loss, over the folds of values.
+from ordinary cross-fitted answers about other values. Taken is the smallest η within one standard error of
+the one with the lowest log loss, over the folds of values.
 """
 
 from collections.abc import Sequence
