@@ -16,6 +16,7 @@ from calmoe.errors import InputError, shown
 
 Named = tuple[str, Any]
 FEWEST_ROWS = 100  # that differ; below it trees find nothing to split
+GATE_ROWS = 500  # that differ; below it a gate learns nothing but noise
 # chosen by cross-validated log loss on training rows of eight tables
 BOOSTING = {
     "learning_rate": 0.05,

@@ -14,7 +14,7 @@ from calmoe.mixture import MixtureOutput
 from calmoe.models.choice import Trial, choose, fit_chosen, try_candidates
 from calmoe.models.classifier import Rows, TableClassifier, differing, seed_of
 from calmoe.models.columns import Columns
-from calmoe.models.experts import FEWEST_ROWS, Material, Named, answers, cross_fit, named_experts, refit
+from calmoe.models.experts import GATE_ROWS, Material, Named, answers, cross_fit, named_experts, refit
 from calmoe.models.folds import make_folds, shift_groups, value_folds
 from calmoe.models.objective_choice import named_objective
 from calmoe.models.preparation import Preparation
@@ -35,7 +35,7 @@ class MixtureOfModels(TableClassifier):
     one temperature an expert, the experts' weights, and one temperature on the whole. The weights are those
     of one expert, all the same, constant, or of a gate that looks at the row: whichever is the simplest
     within one standard error of the lowest cross-validated log loss. So the mixture is as good as its best
-    expert, up to noise. Then the experts are fitted on all rows.
+    expert, up to noise. Then the experts are fitted on all rows. Gates are tried from 500 different rows on.
 
     experts: classifiers, or pairs of a name and a classifier; by default logistic regression, histogram
         gradient boosting and extra trees. prepare: whether they see the prepared table, in numbers without
@@ -88,7 +88,7 @@ class MixtureOfModels(TableClassifier):
         base = named_objective(self.objective, 0.0 if self.expect_shift is not None else self.eta)
         rows = self._begin(X, y, sample_weight)
         seed = seed_of(self.random_state)
-        differ = differing(rows.columns, FEWEST_ROWS)
+        differ = differing(rows.columns, GATE_ROWS)
         experts = named_experts(self.experts, differ)
         seeds = [seed + 1 + k for k in range(len(experts))]
         held_together = self._groups(groups, y, rows)
@@ -104,7 +104,7 @@ class MixtureOfModels(TableClassifier):
             torch.from_numpy(rows.weights / rows.weights.mean()),
         )
         with threads(1):
-            self.trials_ = try_candidates(lessons, folds, base, differ >= FEWEST_ROWS, seed)
+            self.trials_ = try_candidates(lessons, folds, base, differ >= GATE_ROWS, seed)
             clusters = None if held_together is None else folds
             chosen = choose(self.trials_, lessons.weights.numpy(), clusters)
             self.choice_, self.eta_ = chosen.kind, float(self.eta)

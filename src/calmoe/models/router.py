@@ -20,6 +20,7 @@ KINDS = ("expert", "mean", "weights", "gate")
 HIDDEN = 16
 LEARNING_RATE, WEIGHT_DECAY, BATCH, MOST_EPOCHS, PATIENCE = 5e-3, 1e-3, 256, 60, 6
 PRIOR = 1e-3  # of the squared logarithms of weights and temperatures, from where they begin: keeps them near
+FAINT = 1e-6  # the same for an expert alone: keeps its temperature finite
 
 
 class Lessons(NamedTuple):
@@ -139,12 +140,13 @@ def fit_constant(router: Router, lessons: Lessons, objective: Objective) -> None
         tolerance_change=1e-12,
     )
     start = [parameter.detach().clone() for parameter in router.learned]
+    prior = FAINT if router.kind == "expert" else PRIOR
 
     def loss() -> Tensor:
         optimizer.zero_grad()
         value = objective_value(objective, router(lessons.features, lessons.expert_log_probs), lessons)
         for parameter, before in zip(router.learned, start, strict=True):
-            value = value + PRIOR * (parameter - before).square().sum()
+            value = value + prior * (parameter - before).square().sum()
         value.backward()
         return value
 
