@@ -11,8 +11,10 @@ from models.made_tables import quick_mixture, quick_network
 from sizes import at_size
 
 SMALL = {
-    "MixtureOfModels": lambda: quick_mixture(random_state=None),
-    "CalibratedMoEClassifier": lambda: quick_network(max_epochs=20, batch_size=32, random_state=None),
+    "MixtureOfModels": lambda: quick_mixture(cv=2, random_state=None),
+    "CalibratedMoEClassifier": lambda: quick_network(
+        hidden=(16,), max_epochs=20, batch_size=32, random_state=None
+    ),
 }
 
 

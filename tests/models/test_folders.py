@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 
 import calmoe
 from calmoe.errors import InputError
@@ -24,7 +26,8 @@ def table():
 def saved(table, tmp_path_factory):
     """Both estimators, fitted, with the folder of each."""
     folder = tmp_path_factory.mktemp("models")
-    models = {"mixture": calmoe.MixtureOfModels(cv=3, random_state=0), "network": quick_network()}
+    experts = [LogisticRegression(), HistGradientBoostingClassifier(max_iter=5), ExtraTreesClassifier(5)]
+    models = {"mixture": quick_mixture(experts=experts), "network": quick_network()}
     for name, model in models.items():
         model.fit(*table).save(folder / name)
     return {name: (model, folder / name) for name, model in models.items()}

@@ -177,7 +177,7 @@ def test_robust_objectives_soften(objective):
     assert robust.predict_proba(X).max(1).mean() < plain.predict_proba(X).max(1).mean()
 
 
-def shifting_world(rows=900, shops=12, seed=0):
+def shifting_world(rows=480, shops=12, seed=0):
     """In every shop another thing matters, and all know it in their own: others are to be believed less."""
     rng = np.random.default_rng(seed)
     shop = rng.integers(0, shops, rows)

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 
 from calmoe.calibration import Temperature
 from calmoe.models.choice import Trial, choose, fit_chosen, standard_error, try_candidates
 from calmoe.models.folds import make_folds, shift_groups, stratified_folds, value_folds
 from calmoe.models.router import KINDS, Lessons, Router, fit_constants, objective_value
 from calmoe.objectives import ERM, CVaR, EntropicRisk, RobustFiltered, RobustMoE
+from sizes import at_size
 from strategies import generator, random_output, seeds
 
 ALL = [("expert", 0), ("expert", 1), ("mean", 0), ("weights", 0)]
@@ -52,6 +53,7 @@ def test_equal_experts_mix_to_the_expert():
         torch.testing.assert_close(log_probs, outputs["expert", 0], atol=2e-3, rtol=0)
 
 
+@settings(max_examples=at_size(8, 200))
 @given(seeds)
 def test_richer_constant_routers_fit_no_worse(seed):
     given_lessons = lessons(seed, rows=30)
@@ -88,9 +90,8 @@ def test_a_gate_learns_who_is_right_where():
     features = torch.randn(900, 2, generator=source, dtype=torch.float64)
     labels = torch.randint(2, (900,), generator=source)
     side = (features[:, 0] > 0).long()
-    said = torch.where(torch.rand(900, generator=source) < 0.1, 1 - labels, labels)  # sometimes wrong
-    right = torch.nn.functional.one_hot(said, 2).double() * 2
-    wrong = torch.zeros_like(right)
+    right = torch.nn.functional.one_hot(labels, 2).double() * 3
+    wrong = torch.nn.functional.one_hot(torch.randint(2, (900,), generator=source), 2).double() * 3
     logits = torch.stack([torch.where(side[:, None] == k, right, wrong) for k in (0, 1)], dim=1)
     rows = Lessons(features, logits.log_softmax(2), labels, torch.ones(900, dtype=torch.float64))
     folds = stratified_folds(labels.numpy(), 3, np.random.default_rng(0))
@@ -98,7 +99,7 @@ def test_a_gate_learns_who_is_right_where():
     chosen = choose(trials, np.ones(900))
     assert chosen.kind == "gate"
     routing = fit_chosen(chosen, rows, ERM(), 0)(rows.features, rows.expert_log_probs).routing
-    assert float(routing[torch.arange(900), side].mean()) > 0.75
+    assert routing[torch.arange(900), side].mean().item() > 0.75
     log_loss = {trial.kind: trial.log_loss for trial in trials}
     assert log_loss["gate"] < log_loss["weights"] - 0.05
 
