@@ -7,9 +7,18 @@ if TYPE_CHECKING:
     from calmoe.auditing import AuditReport, audit
     from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
     from calmoe.predictions import Predictions
+    from calmoe.reading import read_predictions
 
 __version__ = "0.1.0"
-__all__ = ["AuditReport", "MixtureClassifier", "MixtureHead", "MixtureOutput", "Predictions", "audit"]
+__all__ = [
+    "AuditReport",
+    "MixtureClassifier",
+    "MixtureHead",
+    "MixtureOutput",
+    "Predictions",
+    "audit",
+    "read_predictions",
+]
 
 _HOMES = {
     "AuditReport": "calmoe.auditing",
@@ -18,6 +27,7 @@ _HOMES = {
     "MixtureOutput": "calmoe.mixture",
     "Predictions": "calmoe.predictions",
     "audit": "calmoe.auditing",
+    "read_predictions": "calmoe.reading",
 }
 
 
