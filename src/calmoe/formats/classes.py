@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calmoe.errors import InputError, check_known, shown
-from calmoe.formats.columns import class_name, listed
+from calmoe.errors import InputError, shown
+from calmoe.formats.columns import check_there, class_name, listed
 
 SEPARATORS = "_.:- /"
 MOST_CLASSES = 10_000
@@ -136,7 +136,7 @@ def _ordered(names: list[str], order: list[int], truth: Truth | None) -> Match:
     if truth is None:
         return Match(names, order, None)
     for name in truth.names:
-        check_known(f"class in the labels {shown(truth.column)}:", name, names)
+        check_there("column for the label", name, names)
     places = np.array([names.index(name) for name in truth.names])
     return Match(names, order, places[truth.codes])
 
@@ -158,7 +158,7 @@ def two_classes(
     chosen = positive if positive is not None else _positive(column, truth, names, called)
     others = [name for name in names if name != chosen]
     if positive is not None and len(others) == 2:
-        check_known("class: --positive", positive, names)
+        check_there("class", positive, names)
     if len(others) > 1:
         raise InputError(
             f"{shown(column)} alone is for two classes, but the labels are {listed(names)}: "

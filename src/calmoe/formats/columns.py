@@ -1,5 +1,6 @@
 """What a user says about the columns of a file that calmoe did not write."""
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from numbers import Real
@@ -94,6 +95,22 @@ def listed(names: Iterable[object]) -> str:
     words = [shown(name, 60).removeprefix("'").removesuffix("'") for name in names]
     more = f", … ({len(words)} in all)" if len(words) > MOST_SHOWN else ""
     return ", ".join(words[:MOST_SHOWN]) + more
+
+
+def check_there(kind: str, name: str, names: Iterable[str]) -> None:
+    """Refuse a name that is not there; say which one is near, or some that are.
+
+    >>> check_there("column", "Label", ["label", "p_0"])
+    Traceback (most recent call last):
+    calmoe.errors.InputError: there is no column 'Label': did you mean 'label'?
+    """
+    there = list(names)
+    if name in there:
+        return
+    folded = {each.casefold(): each for each in there[:1000] if len(each) < 100}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    hint = f"did you mean {shown(folded[near[0]])}?" if near else f"there are {listed(there) or 'none'}"
+    raise InputError(f"there is no {kind} {shown(name, 60)}: {hint}")
 
 
 def _name(option: str, value: Any) -> str:

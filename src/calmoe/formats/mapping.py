@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import as_tensor
-from calmoe.errors import InputError, check_known, shown
+from calmoe.errors import InputError, shown
 from calmoe.formats.classes import Match, Truth, counted, match, truth_of, two_classes
-from calmoe.formats.columns import NOTE, Columns, listed
+from calmoe.formats.columns import NOTE, Columns, check_there, listed
 from calmoe.formats.naming import LABELS, Named, Table, check_names, from_arrays, from_columns, is_numeric
 from calmoe.formats.parts import Remaining, Scores, expert_scores, readable, routing_weights
 from calmoe.formats.rounding import renormalised
@@ -88,6 +88,10 @@ class _Reading:
         found = scores or experts
         if found is None:
             raise InputError(self._nothing())
+        for each in (scores, experts):
+            if each is not None and 0 in each.values.shape:
+                rows = "there are no rows" if each.values.shape[0] == 0 else "there are no classes"
+                raise InputError(f"{rows} in {listed(each.columns)}")
         matched = self._match(found, truth)
         arrays: dict[str, Tensor] = {}
         for each, name in ((scores, "probs"), (experts, "expert_probs")):
@@ -166,7 +170,7 @@ class _Reading:
             return _like(lone, asked.like)
         matched = match(found.names, truth, asked.classes, found.by_place, found.columns)
         if asked.positive is not None:
-            check_known("class: --positive", asked.positive, matched.names)
+            check_there("class", asked.positive, matched.names)
         return _like(matched, asked.like)
 
     def _groups(self) -> dict[str, np.ndarray]:

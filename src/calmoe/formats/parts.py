@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import as_tensor
-from calmoe.errors import InputError, check_known, shown
+from calmoe.errors import InputError, shown
 from calmoe.formats.classes import counted, suffixes
-from calmoe.formats.columns import Columns, listed
+from calmoe.formats.columns import Columns, check_there, listed
 from calmoe.formats.naming import Named, is_numeric, stacked
 
 EXPERT = re.compile(r"expert_([0-9]{1,9})_(?:prob|p|proba)_(.+)")
@@ -41,8 +41,7 @@ class Remaining:
         self.columns, self.asked, self.arrays = dict(columns), asked, arrays
 
     def take(self, name: str) -> np.ndarray:
-        if name not in self.columns:
-            check_known("column", name, self.columns)
+        check_there("column", name, self.columns)
         values = readable(self.columns, name)
         del self.columns[name]
         return values
@@ -61,7 +60,7 @@ class Remaining:
                 values = self.take_numbers(kind)
             if values is not None:
                 width = values.shape[-1] if values.ndim else 0
-                return Scores(used, [str(number) for number in range(width)], values, log="log" in kind)
+                return Scores(used, [str(number) for number in range(width)], values, log="log_" in kind)
         return None
 
     def _stacked(self, kind: str) -> tuple[list[str], np.ndarray | None]:
@@ -84,7 +83,7 @@ def readable(columns: Named, name: str) -> np.ndarray:
 
 def _odd_cell(column: np.ndarray) -> str:
     """The first cell of a column of text that is no number."""
-    for row, cell in enumerate(column.tolist() if column.dtype.kind == "U" else ()):
+    for row, cell in enumerate(column.tolist() if column.dtype.kind == "U" and column.ndim == 1 else ()):
         try:
             float(cell)
         except ValueError:
@@ -139,8 +138,8 @@ def _named(parts: Remaining, names: list[str], scores: Scores | None) -> Scores:
     if not there and scores is not None and not parts.arrays:
         names = [_beginning(parts, name, each) for name in names for each in _classes(scores)]
     elif len(there) < len(names):
-        missing = next(name for name in names if name not in parts.columns)
-        check_known("column", missing, parts.columns)
+        for name in names:
+            check_there("column", name, parts.columns)
     columns = [parts.take_numbers(name) for name in names]
     lone = scores is not None and scores.lone
     if len(columns) == 1 and columns[0].ndim > 1:

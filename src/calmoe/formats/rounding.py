@@ -17,7 +17,7 @@ def renormalised(probs: Tensor) -> tuple[Tensor, int] | None:
     units. Probabilities whose sums are fine anyway stay as they are: None again.
 
     >>> renormalised(torch.full((1, 6), 0.167, dtype=torch.float64))[0].sum()
-    tensor(1., dtype=torch.float64)
+    tensor(1.0000, dtype=torch.float64)
     >>> renormalised(torch.tensor([[0.5, 0.4]])) is None
     True
     """

@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from calmoe.arrays import as_numpy, as_tensor
-from calmoe.errors import InputError, check_known, shown
+from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
-from calmoe.formats.columns import Columns
+from calmoe.formats.columns import Columns, check_there
 from calmoe.formats.mapping import mapped
 from calmoe.formats.naming import ARRAYS, Table, check_names
 from calmoe.formats.text import repeat
@@ -45,7 +45,7 @@ def _chosen(table: Table, wanted: Columns) -> Table:
     groups, metadata = table.groups, table.metadata
     if wanted.groups is not None:
         for name in () if wanted.label_optional else wanted.groups:
-            check_known("group", name, groups)
+            check_there("group", name, groups)
         groups = {name: groups[name] for name in wanted.groups if name in groups}
     if wanted.classes is not None:
         metadata = metadata | {"classes": list(wanted.classes)}
