@@ -12,6 +12,8 @@ import torch
 import calmoe
 from calmoe import Predictions, read_predictions
 from calmoe.errors import InputError
+from calmoe.formats import asked
+from calmoe.reading import read_with
 from says import says
 from test_commands import calmoe as command
 from test_commands import refused as refused_command
@@ -248,3 +250,15 @@ def test_a_target_takes_the_sources_order(tmp_path):
     result = command("audit", source, "--label", "y", "--target", target, "--of", "yes")
     assert result.exit_code == 0, result.output
     assert says(result.stdout, "s.csv: labels 'y'", "t.csv: probabilities yes, no; classes 0 = no, 1 = yes")
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [(NAMES, {"positive": "yes"}), (np.array([False, True]), {})],
+    ids=["words", "booleans"],
+)
+def test_a_lone_score_elsewhere_is_of_the_same_classes(names, options):
+    source = read_predictions({"y_score": P[:, 1], "y_true": names[Y]}, **options)
+    for labels in ({}, {"y_true": names[Y * 0 + 1]}):
+        columns = asked(**options, like=source.class_names, label_optional=True)
+        assert read_with({"y_score": P[:, 1], **labels}, columns).class_names == source.class_names

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calmoe.auditing import AuditReport, audit
+    from calmoe.backbones.sequence_classifier import MixtureForSequenceClassification
     from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
     from calmoe.predictions import Predictions
     from calmoe.reading import read_predictions
@@ -13,6 +14,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AuditReport",
     "MixtureClassifier",
+    "MixtureForSequenceClassification",
     "MixtureHead",
     "MixtureOutput",
     "Predictions",
@@ -23,6 +25,7 @@ __all__ = [
 _HOMES = {
     "AuditReport": "calmoe.auditing",
     "MixtureClassifier": "calmoe.mixture",
+    "MixtureForSequenceClassification": "calmoe.backbones.sequence_classifier",
     "MixtureHead": "calmoe.mixture",
     "MixtureOutput": "calmoe.mixture",
     "Predictions": "calmoe.predictions",

@@ -109,6 +109,11 @@ def match(
             names = ["False", "True"]
         labels = np.asarray(truth.values)[truth.codes]
         return Match(names, list(range(width)), labels)
+    if len(truth.names) > width:
+        raise InputError(
+            f"labels {shown(truth.column)} have {len(truth.names)} values ({listed(truth.names)}), "
+            f"probabilities {width} columns ({listed(said)}): give one column a class, with --probs"
+        )
     example = listed(truth.names if len(truth.names) == width else ["a", "b", "c"][:width])
     raise InputError(
         f"labels {shown(truth.column)} are {listed(truth.names)}, and nothing says which of them "
@@ -174,7 +179,7 @@ def _positive(column: str, truth: Truth | None, names: list[str], called: str | 
         return called
     if (set(names) <= {"0", "1"} or set(names) == {"-1", "1"}) and called in (None, "1"):
         return "1"
-    booleans = truth is not None and truth.values is not None and set(names) <= {"False", "True"}
+    booleans = set(names) <= {"False", "True"} and (truth is None or truth.values is not None)
     if booleans and (called is None or called.casefold() in ("1", "true")):
         return "True"
     of = f" and the labels are {listed(names)}" if names else ""

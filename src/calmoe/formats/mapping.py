@@ -166,7 +166,10 @@ class _Reading:
             after = next(
                 (found.columns[0].removeprefix(p) for p in PREFIXES if found.columns[0].startswith(p)), None
             )
-            lone = two_classes(found.columns[0], truth, asked.classes, asked.positive, after)
+            like = asked.like if asked.like and len(asked.like) == 2 else None
+            known = like is not None and (truth is None or set(truth.names) <= set(like))
+            classes = asked.classes or (like if known else None)
+            lone = two_classes(found.columns[0], truth, classes, asked.positive, after)
             return _like(lone, asked.like)
         matched = match(found.names, truth, asked.classes, found.by_place, found.columns)
         if asked.positive is not None:
@@ -200,6 +203,8 @@ class _Reading:
         said = f": this one has {names}" if names else ""
         if not self.asked.logits and any(name.startswith((*LOGITS, "logits")) for name in self.parts.columns):
             return "no probabilities, but logits: say so with --logits"
+        if self.parts.arrays:
+            return f"no probabilities: expected `log_probs` or `probs`{said}; name yours with --probs"
         return (
             "no probability columns: expected `prob_0`, `prob_1`, … (and `label`), columns named like the "
             f"labels, or `y_score`{said}; name yours with --probs (and --label)"

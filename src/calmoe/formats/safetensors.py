@@ -38,7 +38,8 @@ def read(path: Path, budget: Budget, wanted: Columns | None = None) -> Table:
 
 def _chosen(table: Table, wanted: Columns) -> Table:
     """The table with the groups and the names of classes that the user gives; all else is in the file."""
-    if other := [option for option in wanted.given if option not in ("groups", "classes")]:
+    other = [option for option in wanted.given if option not in ("groups", "classes")]
+    if other and not wanted.label_optional:  # options may be for the source of this target
         raise InputError(
             f"Predictions.save wrote this file, which says itself what it holds: leave out {other[0]}"
         )
