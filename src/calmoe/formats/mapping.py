@@ -88,6 +88,11 @@ class _Reading:
         found = scores or experts
         if found is None:
             raise InputError(self._nothing())
+        if experts is not None and experts.values.ndim != 3:
+            shape = list(experts.values.shape)
+            raise InputError(
+                f"{listed(experts.columns)} must be [N, K, C], expert first, then class, not {shape}"
+            )
         for each in (scores, experts):
             if each is not None and 0 in each.values.shape:
                 rows = "there are no rows" if each.values.shape[0] == 0 else "there are no classes"

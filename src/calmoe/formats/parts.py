@@ -50,6 +50,8 @@ class Remaining:
         values = self.take(name)
         if values.dtype.kind not in "fiu":
             raise InputError(f"column {shown(name)} must hold numbers only, not {_odd_cell(values)}")
+        if not values.ndim:
+            raise InputError(f"array {shown(name)} is one number: give one a row")
         return values
 
     def numbered(self, kinds: tuple[str, ...]) -> Scores | None:
