@@ -5,31 +5,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calmoe.auditing import AuditReport, audit
+    from calmoe.backbones.sequence_classifier import MixtureForSequenceClassification
     from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
     from calmoe.models import CalibratedMoEClassifier, MixtureOfModels
     from calmoe.predictions import Predictions
+    from calmoe.reading import read_predictions
 
 __version__ = "0.1.0"
 __all__ = [
     "AuditReport",
     "CalibratedMoEClassifier",
     "MixtureClassifier",
+    "MixtureForSequenceClassification",
     "MixtureHead",
     "MixtureOfModels",
     "MixtureOutput",
     "Predictions",
     "audit",
+    "read_predictions",
 ]
 
 _HOMES = {
     "AuditReport": "calmoe.auditing",
     "CalibratedMoEClassifier": "calmoe.models",
     "MixtureClassifier": "calmoe.mixture",
+    "MixtureForSequenceClassification": "calmoe.backbones.sequence_classifier",
     "MixtureHead": "calmoe.mixture",
     "MixtureOfModels": "calmoe.models",
     "MixtureOutput": "calmoe.mixture",
     "Predictions": "calmoe.predictions",
     "audit": "calmoe.auditing",
+    "read_predictions": "calmoe.reading",
 }
 
 

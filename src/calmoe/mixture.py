@@ -64,6 +64,20 @@ class MixtureOutput(NamedTuple):
         return MixtureOutput(*(part.detach() for part in self))
 
     @staticmethod
+    def of(output: Any) -> "MixtureOutput":
+        """What a model of another library says, if it has the three parts under their names.
+
+        >>> from types import SimpleNamespace
+        >>> parts = combine(torch.zeros(1, 1), torch.tensor([[[0.25, 0.75]]]).log())._asdict()
+        >>> MixtureOutput.of(SimpleNamespace(loss=None, **parts)).probs
+        tensor([[0.2500, 0.7500]])
+        """
+        names = MixtureOutput._fields
+        if isinstance(output, MixtureOutput) or not all(hasattr(output, name) for name in names):
+            return output  # what takes a MixtureOutput refuses it
+        return MixtureOutput(*(getattr(output, name) for name in names))
+
+    @staticmethod
     def cat(outputs: Sequence["MixtureOutput"]) -> "MixtureOutput":
         """The outputs of several batches as one."""
         return MixtureOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
@@ -213,6 +227,9 @@ class MixtureClassifier(nn.Module):
             raise InputError(f"the head must be a MixtureHead, not {type(head)}")
         self.backbone = backbone
         self.head = head
+
+    accepts_loss_kwargs = False
+    """For transformers' Trainer, which takes `**named_inputs` for a place to put arguments of a loss."""
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> MixtureOutput:
         return self.head(self.backbone(*inputs, **named_inputs))

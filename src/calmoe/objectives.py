@@ -172,8 +172,32 @@ class Objective(ABC):
         if hasattr(self, "gamma"):
             check_gamma(self.gamma)
 
-    def __call__(self, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
-        return self.reduce(self.loss(output, labels), output, labels, group)
+    def __call__(
+        self,
+        output: MixtureOutput,
+        labels: Tensor,
+        group: Group = None,
+        num_items_in_batch: int | Tensor | None = None,
+    ) -> Tensor:
+        """The objective of the batch; output may be any object with the parts of a MixtureOutput.
+
+        num_items_in_batch: as transformers' Trainer gives it to a `compute_loss_func`: the rows of all
+        micro-batches of a step, of which this is one. The value is then this micro-batch's share: all of them
+        add up to their mean by rows. That is exact for ERM; the others weigh examples within each micro-batch
+        (`gradient_weights` makes them exact).
+
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.25, 0.75]], [[0.5, 0.5]]]).log())
+        >>> ERM()(output, torch.tensor([1, 0])), ERM()(output, torch.tensor([1, 0]), num_items_in_batch=8)
+        (tensor(0.4904), tensor(0.1226))
+        """
+        output = MixtureOutput.of(output)
+        value = self.reduce(self.loss(output, labels), output, labels, group)
+        if num_items_in_batch is None:
+            return value
+        rows = num_items_in_batch
+        rows = rows.reshape(-1)[0] if isinstance(rows, Tensor) else rows  # one a device, all equal
+        return value * (len(labels) / rows)
 
     @abstractmethod
     def reduce(self, losses: Tensor, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from calmoe.arrays import Array, as_numpy, as_tensor
 from calmoe.errors import InputError, about, shown
 from calmoe.files import is_utf8, write_whole
-from calmoe.formats import FORMAT, Table, read_table
+from calmoe.formats import FORMAT, NOTE, Table, read_table
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.validation import unique_keys
 
@@ -70,7 +70,7 @@ class Predictions:
         """
         arrays = {"probs": probs, "routing": routing, "expert_probs": expert_probs, "labels": labels}
         given = {name: as_tensor(values) for name, values in arrays.items() if values is not None}
-        return _assemble(Table(given, groups or {}, metadata or {}))
+        return assemble(Table(given, groups or {}, metadata or {}))
 
     def __len__(self) -> int:
         return len(self.output.log_probs)
@@ -84,6 +84,14 @@ class Predictions:
         return self.output.log_routing.shape[1]
 
     @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """What the classes are called, if `metadata["classes"]` says it."""
+        names = self.metadata.get("classes")
+        if not isinstance(names, list | tuple) or len(names) != self.num_classes:
+            return None
+        return tuple(names) if all(isinstance(name, str) for name in names) else None
+
+    @property
     def known_labels(self) -> Tensor:
         """The labels; an error where there are none."""
         if self.labels is None:
@@ -91,7 +99,7 @@ class Predictions:
             listed = f"; the other columns are named {named}" if named else ""
             raise InputError(
                 f"these predictions carry no labels, and this needs them: name them `labels` (`label` in a "
-                f"table){listed}"
+                f"table), or say which column holds them with --label{listed}"
             )
         return self.labels
 
@@ -157,7 +165,7 @@ class Predictions:
         else 32 times the file's length (at least 64 MiB, at most 8 GiB).
         """
         with about(path):
-            return _assemble(read_table(Path(path), limit))
+            return assemble(read_table(Path(path), limit))
 
     def _check(self) -> None:
         _check_shapes(self.output._asdict())
@@ -256,11 +264,20 @@ def _first(mask: Tensor) -> int:
     return int(mask.nonzero()[0, 0])
 
 
-def _assemble(table: Table) -> Predictions:
+def assemble(table: Table) -> Predictions:
     """Predictions out of named arrays, as probabilities or logarithms, with or without experts.
 
     Without routing and experts the model counts as a mixture of one expert.
     """
+    try:
+        return _assemble(table)
+    except InputError as error:
+        if NOTE in table.metadata:
+            raise InputError(f"{error} (read as: {table.metadata[NOTE]})") from None
+        raise
+
+
+def _assemble(table: Table) -> Predictions:
     arrays = table.arrays
     names = [log if log in arrays else name for name, log in LOGS.items()]
     parts = {name: arrays[name] for name in names if name in arrays}

@@ -502,7 +502,7 @@ def test_npz_members_packed_or_headed_as_numpy_never_does_are_refused(tmp_path):
 def test_a_refused_csv_ends_the_process_as_promised(tmp_path):
     """pyarrow's threads, where they outlived the refusal, aborted two processes of three."""
     path = tmp_path / "one.csv"
-    path.write_text("prob_1,label\n" + "0.5,1\n" * 600)
+    path.write_text("prob_2,label\n" + "0.5,1\n" * 600)
     for _ in range(at_size(1, 8)):
         ended = subprocess.run(
             [sys.executable, "-m", "calmoe", "audit", path], capture_output=True, text=True, check=False

@@ -144,7 +144,11 @@ BAD = {
     "a class that is not there": (GOOD, ["--of", "2"], "class in 0..1, got 2"),
     "a seed that is none": (GOOD, ["--seed", str(2**32)], "seed must be a whole number between"),
     "a file for a folder": (GOOD, ["--out", __file__], "--out must be a folder"),
-    "a class that is no number": (GOOD, ["--of", "cat"], "--of must be top or the number of a class"),
+    "a class that is no number": (
+        GOOD,
+        ["--of", "cat"],
+        "got 'cat': none has a name",
+    ),
 }
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import safetensors.torch
 import torch
@@ -198,6 +200,23 @@ def test_a_plain_matrix_of_probabilities_is_enough(finished, tmp_path):
     assert {row["seed"] for row in read_results(finished)} == {42}
     assert "theirs" in result.stdout
     assert "theirs" in {row["method"] for row in read_results(finished)}
+
+
+def test_columns_of_another_tool_join_a_run(finished, tmp_path):
+    """Columns in another order than the run's classes, and labels under another name."""
+    model = predictions(finished)
+    options = ["--label", "truth"]
+    for split in ("validation", "test"):
+        probs, labels = getattr(model, split).output.probs.double().numpy(), getattr(model, split).labels
+        columns = {"truth": [str(label) for label in labels.tolist()]}
+        columns |= {f"p_{c}": probs[:, c] for c in reversed(range(probs.shape[1]))}
+        pq.write_table(pa.table(columns), tmp_path / f"{split}.parquet")
+        options.append(f"--{split}={tmp_path / split}.parquet")
+    result = CliRunner().invoke(app, ["add", str(finished), "theirs", *options])
+    assert result.exit_code == 0, result.output
+    assert "test.parquet: labels 'truth'; probabilities p_9, p_8" in result.stdout
+    rows = {row["method"]: row for row in read_results(finished)}
+    assert rows["theirs"]["ece"] == pytest.approx(rows["vanilla"]["ece"], abs=1e-6)
 
 
 def test_other_rows_and_taken_names_are_refused(finished):

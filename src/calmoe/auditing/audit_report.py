@@ -4,15 +4,16 @@ A new section is a file in `sections/`, a line in `SECTIONS`, and the field of `
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from calmoe.arrays import as_count, as_number, check_bins, plain
+from calmoe.arrays import UNSAVED, as_count, as_number, check_bins, plain
 from calmoe.auditing.configurations import CHUNK
+from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.figures import draw
 from calmoe.auditing.presentation.page import page
@@ -92,9 +93,15 @@ class AuditReport:
     repair: Repair | None
     left_out: dict[str, str]
     target: Target | None = None
+    class_names: tuple[str, ...] | None = field(default=None, metadata=UNSAVED)
 
     def __repr__(self) -> str:
         return self.summary()
+
+    @property
+    def judged(self) -> Of | str:
+        """`of` in words: "top", or the class by its name, or by its number where it has none."""
+        return self.of if self.of == "top" or self.class_names is None else self.class_names[self.of]
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as JSON holds them; None where not finite. Arrays of one number a row are left out."""
@@ -144,13 +151,15 @@ def audit(
     *,
     target: Predictions | None = None,
     labelled_target: Predictions | None = None,
-    of: Of = "top",
+    of: Of | str = "top",
     bins: int = BINS,
     level: float = LEVEL,
     seed: int = 0,
     progress: Progress = silent,
 ) -> AuditReport:
     """Audit a mixture's probabilities: of="top" judges "the predicted class is right", of=c "the label is c".
+
+    c is the number of a class, or its name where `predictions.metadata["classes"]` has it.
 
     target: predictions of the same mixture elsewhere, whose accuracy and ECE the audit predicts. Labels of
     the target never enter a prediction: they stand beside it and test its assumption, as those of
@@ -167,7 +176,7 @@ def _checked(
     predictions: Predictions,
     target: Predictions | None,
     labelled_target: Predictions | None,
-    of: Of,
+    of: Of | str,
     bins: int,
     level: float,
     seed: int,
@@ -186,7 +195,7 @@ def _checked(
         predictions=predictions,
         target=target,
         labelled_target=labelled_target,
-        of=of,
+        of=judged_class(predictions, of),
         bins=check_bins(bins),
         level=level,
         seed=seed,
@@ -216,6 +225,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         level=material.level,
         seed=material.seed,
         unlike=_unlike(material.predictions),
+        class_names=material.predictions.class_names,
         left_out=left_out,
         **fields,
     )

@@ -4,6 +4,7 @@ import hashlib
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,39 +13,75 @@ from rich.progress import TaskProgressColumn, TimeElapsedColumn
 
 from calmoe import __version__
 from calmoe.auditing.audit_report import AuditReport, audit
+from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.target.checks import UnfitTarget
 from calmoe.errors import InputError, about
 from calmoe.files import legible
+from calmoe.formats import NOTE, Columns
 from calmoe.ownership import owned
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
+from calmoe.reading import read_with
 
 
 def audit_files(
-    file: Path, target: Path | None, labelled_target: Path | None, *, out: Path | None, **options: Any
-) -> tuple[AuditReport, Path | None]:
-    """The report and, if it goes into a folder `out`, its page. options: those of `audit`."""
+    paths: tuple[Path, Path | None, Path | None],
+    columns: Columns,
+    *,
+    out: Path | None,
+    of: str = "top",
+    **options: Any,
+) -> tuple[AuditReport, Path | None, list[str]]:
+    """The report, its page if it goes into a folder `out`, and a line a file that says how it was read.
+
+    paths: the file, a target and labelled rows of it. columns: what the user says about the columns of all
+    of them. options: those of `audit`.
+    """
     if out is not None:
         owned(out, AUDIT)  # refuses somebody else's folder before the work
-    files = {"file": file, "target": target, "labelled target": labelled_target}
+    files = dict(zip(("file", "target", "labelled target"), paths, strict=True))
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("reading", total=1.0)
-        predictions = Predictions.load(file)
-        with about(file):
+        predictions = read_with(paths[0], columns)
+        with about(paths[0]):
             predictions.known_labels  # noqa: B018 - refused where there are none
+            judged = judged_class(predictions, of, "--of")
+        target, labelled_target = (_elsewhere(path, columns, predictions) for path in paths[1:])
         try:
             report = audit(
                 predictions,
-                target=None if target is None else Predictions.load(target),
-                labelled_target=None if labelled_target is None else Predictions.load(labelled_target),
+                target=target,
+                labelled_target=labelled_target,
+                of=judged,
                 progress=lambda section, done: bar.update(task, description=section, completed=done),
                 **options,
             )
         except UnfitTarget as error:
             raise InputError(f"{files[error.role]}: {error}") from None
         bar.update(task, description="writing")
-        return report, None if out is None else report.save(out, origin(files))
+        read = zip(files.items(), (predictions, target, labelled_target), strict=True)
+        notes = {
+            role: (path, each.metadata[NOTE]) for (role, path), each in read if each and NOTE in each.metadata
+        }
+        facts = origin(files) | {f"{role} read as": note for role, (_, note) in notes.items()}
+        page = None if out is None else report.save(out, facts)
+        return report, page, [f"{path}: {note}" for path, note in notes.values()]
+
+
+def _elsewhere(path: Path | None, columns: Columns, source: Predictions) -> Predictions | None:
+    """Predictions of the same mixture elsewhere, their classes in the source's order."""
+    if path is None:
+        return None
+    names = source.class_names
+    predictions = read_with(path, replace(columns, like=names, label_optional=True))
+    own = predictions.class_names
+    if names is not None and own is not None and own != names and NOTE in predictions.metadata:
+        raise InputError(
+            f"{path}: its classes are {', '.join(own[:6])}, those of the source {', '.join(names[:6])}: give "
+            "predictions of the same mixture"
+        )
+    return predictions
 
 
 def origin(files: Mapping[str, Path | None]) -> dict[str, str]:

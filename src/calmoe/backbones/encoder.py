@@ -22,7 +22,7 @@ POOLINGS = ("cls", "mean")
 
 
 class Encoder(Backbone):
-    """Token ids [N, L], PADDING after a text's end -> features [N, out_features].
+    """Token ids [N, L] -> features [N, out_features]. PADDING, or a mask, says where a text ends.
 
     `weights` is a folder or a hub name that AutoModel reads. "cls" takes the first token's vector,
     "mean" the mean over the text's tokens. Dropout is as in the model's own configuration.
@@ -42,9 +42,14 @@ class Encoder(Backbone):
         if length is not None and longest is not None and length > longest:
             raise InputError(f"{weights} reads at most {longest} tokens, too few for rows of {length}")
 
-    def forward(self, ids: Tensor) -> Tensor:
-        text = ids != PADDING
-        hidden = self.model(input_ids=ids.clamp(min=0).long(), attention_mask=text.long()).last_hidden_state
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        text = input_ids != PADDING if attention_mask is None else attention_mask.bool()
+        named = {"input_ids": input_ids.clamp(min=0).long(), "attention_mask": text.long()}
+        if token_type_ids is not None:
+            named["token_type_ids"] = token_type_ids
+        hidden = self.model(**named).last_hidden_state
         return hidden[:, 0] if self.pooling == "cls" else masked_mean(hidden, text)
 
 

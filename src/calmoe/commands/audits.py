@@ -5,10 +5,21 @@ from typing import Annotated
 
 import typer
 
-from calmoe.commands.options import FOLDER
+from calmoe.commands.options import (
+    FOLDER,
+    Classes,
+    Experts,
+    Groups,
+    Label,
+    Logits,
+    Positive,
+    Probs,
+    Routing,
+    RoutingLogits,
+    columns_asked,
+)
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
-from calmoe.errors import InputError
 
 
 @app.command("audit")
@@ -25,8 +36,17 @@ def audit_command(
         typer.Option("--out", "--to", help="A folder for report.html, audit.json, figures.", **FOLDER),
     ] = None,
     of: Annotated[
-        str, typer.Option(help="top: the predicted class is right; or a class, such as 1 of two.")
+        str, typer.Option(help="top: the predicted class is right; or a class, by name or number.")
     ] = "top",
+    label: Label = None,
+    probs: Probs = None,
+    classes: Classes = None,
+    positive: Positive = None,
+    routing: Routing = None,
+    experts: Experts = None,
+    groups: Groups = None,
+    logits: Logits = False,
+    routing_logits: RoutingLogits = False,
     bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = BINS,
     level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = LEVEL,
     seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
@@ -35,22 +55,35 @@ def audit_command(
 
     A safetensors or npz file holds probs [N, C] and labels [N] and, for a mixture, routing [N, K] and
     expert_probs [N, K, C]; csv and parquet files have columns prob_0, …, label, routing_0, …,
-    expert_0_prob_0, … (docs/audit.md).
+    expert_0_prob_0, … (docs/audit.md). Name columns of other tools by options; what is certain needs none.
 
     Example: calmoe audit test.safetensors --out audit
 
     Example: calmoe audit validation.safetensors --target elsewhere.safetensors
+
+    Example: calmoe audit preds.csv --label y --probs p_cat,p_dog --groups region
     """
     from calmoe.arrays import check_bins
     from calmoe.auditing.files import audit_files
 
     check_bins(bins)
 
-    if of != "top" and not (of.isdecimal() and len(of) < 10):
-        raise InputError(f"--of must be top or the number of a class, not {of!r}")
-    judged = "top" if of == "top" else int(of)
-    files = (file, target, labelled_target)
-    report, page = audit_files(*files, out=out, of=judged, bins=bins, level=level, seed=seed)
+    columns = columns_asked(
+        label=label,
+        probs=probs,
+        classes=classes,
+        positive=positive,
+        routing=routing,
+        experts=experts,
+        groups=groups,
+        logits=logits,
+        routing_logits=routing_logits,
+    )
+    report, page, notes = audit_files(
+        (file, target, labelled_target), columns, out=out, of=of, bins=bins, level=level, seed=seed
+    )
+    for note in notes:
+        say(f"note: {note}")
     for line in report.summary().split("\n"):
         say(line)
     if page is not None:

@@ -1,7 +1,8 @@
 """Options that several commands have."""
 
+import csv
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,10 @@ def given_path(param: typer.CallbackParam, value: str | None) -> Path | None:
     if value == "":
         raise InputError(f"{param.opts[0]} is empty: give a folder")
     return None if value is None else Path(value)
+
+
+if TYPE_CHECKING:
+    from calmoe.formats import Columns
 
 
 FOLDER: Any = {"parser": str, "metavar": "<path>", "callback": given_path}
@@ -51,3 +56,70 @@ Plugins = Annotated[
 TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")
 ]
+
+Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="The labels: class names or numbers.")]
+Probs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS", help="The probabilities, such as p_cat,p_dog; one alone: of two classes."
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Names of the classes, such as no,yes, in the probabilities' order."),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(metavar="CLASS", help="What a lone column of probabilities is about, such as yes."),
+]
+Routing = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMNS", help="The router's weights; or numbers, such as 0.3,0.7, for all rows."),
+]
+Experts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="The experts' probabilities, expert first, then class; or how the columns of each begin.",
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMNS", help="Groups, such as region,age; all other columns if not given."),
+]
+Logits = Annotated[
+    bool, typer.Option("--logits", metavar="", help="Probabilities and experts are given before the softmax.")
+]
+RoutingLogits = Annotated[
+    bool, typer.Option("--routing-logits", metavar="", help="The routing is given before the softmax.")
+]
+
+
+def columns_asked(**options: Any) -> "Columns":
+    """What the options above say about a file's columns."""
+    from calmoe.formats import asked
+
+    for name in ("probs", "classes", "experts", "groups", "routing"):
+        if options[name] is not None:
+            options[name] = _split(name, options[name])
+    weights = [_number(each) for each in options["routing"] or ()]
+    if weights and None not in weights:
+        options["routing"] = weights
+    return asked(**options)
+
+
+def _split(name: str, text: str) -> list[str]:
+    """Names between commas; one that holds a comma stands in quotes."""
+    try:
+        return [each.strip() for row in csv.reader([text], strict=True) for each in row]
+    except csv.Error:
+        raise InputError(
+            f"--{name} {text!r}: write names between commas, with one that holds a comma in quotes"
+        ) from None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

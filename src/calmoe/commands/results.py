@@ -1,11 +1,26 @@
 """Commands on finished runs: `calmoe report`, `compare`, `export` and `add`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from calmoe.commands.options import FOLDER, Methods, Plugins, Seeds
+from calmoe.commands.options import (
+    FOLDER,
+    Classes,
+    Experts,
+    Label,
+    Logits,
+    Methods,
+    Plugins,
+    Positive,
+    Probs,
+    Routing,
+    RoutingLogits,
+    Seeds,
+    columns_asked,
+)
 from calmoe.commands.program import app, say
 
 
@@ -128,21 +143,48 @@ def add_command(
         int | None,
         typer.Option(min=0, help="The seed that they stand under.", show_default="the run's first"),
     ] = None,
+    label: Label = None,
+    probs: Probs = None,
+    classes: Classes = None,
+    positive: Positive = None,
+    routing: Routing = None,
+    experts: Experts = None,
+    logits: Logits = False,
+    routing_logits: RoutingLogits = False,
 ) -> None:
     """Let predictions from elsewhere stand in a run's tables and figures, as a method of their own.
 
     Rows must be the run's, in its order: `calmoe export` writes files that show it.
 
+    Columns of other names are named by options, as for `calmoe audit`.
+
     Example: calmoe add runs/digits my_model --validation validation.npz --test test.npz
     """
-    from calmoe.experiments.added_predictions import add_predictions
+    from calmoe.experiments.added_predictions import add_predictions, class_names_of
     from calmoe.experiments.run import Run
     from calmoe.experiments.runner import Outcome
-    from calmoe.predictions import Predictions
+    from calmoe.formats import NOTE
+    from calmoe.reading import read_with
     from calmoe.render.console import make_console
     from calmoe.report.terminal import show_results
 
-    files = [None if path is None else Predictions.load(path) for path in (validation, test, augmented)]
+    columns = columns_asked(
+        label=label,
+        probs=probs,
+        classes=classes,
+        positive=positive,
+        routing=routing,
+        experts=experts,
+        groups=None,
+        logits=logits,
+        routing_logits=routing_logits,
+    )
+    columns = replace(columns, like=class_names_of(run), label_optional=True)
+    paths = (validation, test, augmented)
+    files = [None if path is None else read_with(path, columns) for path in paths]
+    for path, each in zip(paths, files, strict=True):
+        if each is not None and NOTE in each.metadata:
+            say(f"note: {path}: {each.metadata[NOTE]}")
     if any(each is not None and each.labels is None for each in files):
         say("note: a file has no labels, so nothing shows that its rows are the run's, in its order")
     stands_under = seed if seed is not None else min(Run.open(run).record.seeds)

@@ -60,6 +60,13 @@ def add_predictions(
         return run
 
 
+def class_names_of(path: Path) -> tuple[str, ...] | None:
+    """What the run's classes are called, in its order; None where it has no finished model that says so."""
+    run = Run.open(path)
+    finished = run.finished()
+    return run.folder.predictions(finished[0].key)["test"].class_names if finished else None
+
+
 def _aligned(split: str, given: Predictions, own: Predictions) -> Predictions:
     """The given predictions with the run's labels and groups, if they are for the run's rows."""
     shapes = (given.output.log_probs.shape, own.output.log_probs.shape)
@@ -67,6 +74,12 @@ def _aligned(split: str, given: Predictions, own: Predictions) -> Predictions:
         raise InputError(
             f"{split}: predictions for {shapes[0][0]:,} rows and {shapes[0][1]} classes; "
             f"the run has {shapes[1][0]:,} rows and {shapes[1][1]} classes"
+        )
+    if given.labels is None and given.class_names not in (None, own.class_names) and own.class_names:
+        raise InputError(
+            f"{split}: its classes are {', '.join(given.class_names[:6])}, the run's are "
+            f"{', '.join(own.class_names[:6])}: name the run's with --classes, in the order of the "
+            "probabilities"
         )
     if given.labels is not None and not torch.equal(given.labels.cpu().long(), own.known_labels.cpu().long()):
         at = int((given.labels.cpu().long() != own.known_labels.cpu().long()).nonzero()[0, 0])

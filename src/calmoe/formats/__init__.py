@@ -3,8 +3,9 @@
 - `.safetensors`, written by `Predictions.save`: tensors `log_probs` [N, C], `log_routing` [N, K],
   `expert_log_probs` [N, K, C], `labels` [N] (absent for unlabelled data) and `group.NAME` [N]; the header
   holds the names of categories and the metadata as JSON. Written by other tools: tensors as in npz.
-- `.npz`: arrays `log_probs` or `probs`; optionally `log_routing` or `routing` with `expert_log_probs` or
-  `expert_probs` (these two suffice); optionally `labels`; any other array is a group column.
+- `.npz`: arrays `log_probs` or `probs`; optionally `log_routing` or `routing` (of each row, or one for all)
+  with `expert_log_probs` or `expert_probs` (these two suffice); optionally `labels`; any other array is a
+  group column.
 - `.csv` and `.parquet`: columns `prob_0`, `prob_1`, … (or `log_prob_0`, …); optionally `routing_0`, … (or
   `log_routing_0`, …) with `expert_0_prob_0`, … (or `expert_0_log_prob_0`, …), the expert first, then the
   class; optionally `label`; any other column is a group column. In a csv file group columns are booleans
@@ -13,24 +14,30 @@
 `label` and `labels` mean the same. Messages about the text of a csv file count lines from 1, as editors do;
 messages about its values count rows from 0, after the header.
 
+Files with other names are read through `mapping`: what their names make certain is taken, what the user says
+(`columns.Columns`) is taken, the rest is asked for.
+
 Each kind of file has a module that turns it into columns by name; `naming` turns columns into arrays;
 `budget` bounds what a file may unpack to.
 """
 
 from pathlib import Path
+from typing import Any
 
 from calmoe.errors import InputError
 from calmoe.formats.budget import Budget
-from calmoe.formats.naming import Table, from_arrays, from_columns, is_numeric
+from calmoe.formats.columns import NOTE, Columns, asked
+from calmoe.formats.naming import LABELS, Table, is_numeric
 from calmoe.formats.safetensors import FORMAT
 
-__all__ = ["FORMAT", "Table", "read_table"]
+__all__ = ["FORMAT", "NOTE", "Columns", "Table", "asked", "read_table", "table_in_memory"]
 
 KINDS = (".safetensors", ".npz", ".csv", ".parquet")
 
 
-def read_table(path: Path, limit: int | None = None) -> Table:
+def read_table(path: Path, limit: int | None = None, columns: Columns | None = None) -> Table:
     """The contents of a predictions file of any kind we read; limit: bytes in memory, see `budget`."""
+    wanted = columns or Columns()
     if path.is_dir():
         raise InputError("this is a folder: give a file in it")
     if not path.exists():
@@ -41,18 +48,32 @@ def read_table(path: Path, limit: int | None = None) -> Table:
         raise InputError("not a regular file: copy what it gives into one")
     budget = Budget(path.stat().st_size, limit)
     # readers are imported where they are needed: pyarrow takes its time
+    if path.suffix == ".safetensors":
+        from calmoe.formats import safetensors
+
+        return safetensors.read(path, budget, wanted)
+    from calmoe.formats.mapping import mapped
+
     if path.suffix == ".csv":
         from calmoe.formats import csv
 
-        return from_columns(csv.read(path, budget, is_numeric))
+        labels = () if wanted.classes else LABELS
+        numbers = wanted.numeric
+        cells = csv.read(path, budget, lambda name: is_numeric(name) or name in numbers, labels)
+        return mapped({**cells}, wanted)
     if path.suffix == ".parquet":
         from calmoe.formats import parquet
 
-        return from_columns(parquet.read(path, budget))
-    if path.suffix == ".npz":
-        from calmoe.formats import npz
+        return mapped(parquet.read(path, budget, lenient=wanted.groups is not None), wanted)
+    from calmoe.formats import npz
 
-        return from_arrays(npz.read(path, budget))
-    from calmoe.formats import safetensors
+    return mapped({**npz.read(path, budget)}, wanted, arrays=True)
 
-    return safetensors.read(path, budget)
+
+def table_in_memory(source: Any, columns: Columns, limit: int | None = None) -> Table:
+    """The same from a DataFrame, an Arrow table or a dict of arrays."""
+    from calmoe.formats.arrow import columns_of
+    from calmoe.formats.mapping import mapped
+
+    found = columns_of(source, limit, lenient=columns.groups is not None)
+    return mapped(found, columns, arrays=isinstance(source, dict))

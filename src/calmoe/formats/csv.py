@@ -8,7 +8,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
 from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
-from calmoe.formats.naming import check_names
+from calmoe.formats.naming import LABELS, check_names
 from calmoe.formats.text import distinct, repeat
 from calmoe.validation import parse_number
 
@@ -30,8 +30,13 @@ NOT_PLAIN = r"^(\+|-?0[0-9xX]|-?[0-9]{16,}$)"
 """Cells that Arrow takes for numbers, and `_typed` perhaps for text."""
 
 
-def read(path: Path, budget: Budget, is_number: Callable[[str], bool]) -> dict[str, np.ndarray]:
-    """Columns by name. Where `is_number` holds they must be numbers; the others are what they look like."""
+def read(
+    path: Path, budget: Budget, is_number: Callable[[str], bool], labels: Container[str] = LABELS
+) -> dict[str, np.ndarray]:
+    """Columns by name. Where `is_number` holds they must be numbers; the others are what they look like.
+
+    Columns named as in `labels` are numbers if any cell of theirs is one.
+    """
     data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     _check_characters(data)
     _check_separator(data)
@@ -46,7 +51,10 @@ def read(path: Path, budget: Budget, is_number: Callable[[str], bool]) -> dict[s
     columns = {}
     for name in names:
         column = cells.pop(name)  # frees its text as soon as it is read
-        columns[name] = _numbers(name, column, data) if is_number(name) else _column(name, column, budget)
+        if is_number(name) or (name in labels and _holds_numbers(column)):
+            columns[name] = _numbers(name, column, data)
+        else:
+            columns[name] = _column(name, column, budget)
     return columns
 
 
@@ -210,6 +218,23 @@ def _numbers(name: str, cells: pyarrow.ChunkedArray, data: bytes) -> np.ndarray:
             wrong = f"has {shown(value)}" if value.strip() else "is blank"
             raise InputError(f"column {shown(name)} must hold numbers only: line {line} {wrong}") from None
     return numbers
+
+
+def _holds_numbers(cells: pyarrow.ChunkedArray) -> bool:
+    """Whether some cell is a number, or blank where one should be."""
+    try:
+        compute.utf8_trim_whitespace(cells).cast("float64")
+    except pyarrow.ArrowInvalid:
+        return any(_is_number(value) or not value.strip() for value in distinct(cells)[1])
+    return True
+
+
+def _is_number(value: str) -> bool:
+    try:
+        parse_number(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _column(name: str, cells: pyarrow.ChunkedArray, budget: Budget) -> np.ndarray:

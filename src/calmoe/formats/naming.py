@@ -1,6 +1,7 @@
 """From columns by name to the arrays that predictions are made of; the rest are groups."""
 
 import re
+from collections.abc import Iterable
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,7 +20,10 @@ COLUMNS = {
     "expert_probs": r"expert_([0-9]+)_prob_([0-9]+)",
     "expert_log_probs": r"expert_([0-9]+)_log_prob_([0-9]+)",
 }
-NUMERIC = re.compile("|".join([*COLUMNS.values(), "labels?"]))
+NUMERIC = re.compile("|".join(COLUMNS.values()))
+LABELS = ("label", "labels")
+Named = dict[str, np.ndarray | InputError]
+"""Columns by name; of one that cannot be read, why."""
 
 
 class Table(NamedTuple):
@@ -56,19 +60,25 @@ def check_names(names: list[str]) -> None:
 def from_columns(columns: dict[str, np.ndarray]) -> Table:
     """Wide columns (`prob_3`, `routing_0`, `expert_1_prob_3`, `label`) as arrays."""
     check_names(list(columns))
-    arrays = {}
-    for array, pattern in COLUMNS.items():
-        matches = [match for name in columns if (match := re.fullmatch(pattern, name))]
-        if matches:
-            cells = _by_index(matches)
-            sizes = _sizes(array, cells)
-            arrays[array] = _stack([cells[index] for index in sorted(cells)], columns).reshape(-1, *sizes)
+    arrays = stacked(columns)
     if not arrays:
         raise InputError("no probability columns: expected `prob_0`, `prob_1`, … (and `label`)")
     _rename_label(columns)
     if "labels" in columns:
         arrays["labels"] = _numbers("label", columns.pop("labels"))
     return Table({name: as_tensor(values) for name, values in arrays.items()}, columns, {})
+
+
+def stacked(columns: dict[str, np.ndarray], kinds: Iterable[str] = tuple(COLUMNS)) -> dict[str, np.ndarray]:
+    """Arrays of these kinds out of the columns that are numbered so, which leave `columns`."""
+    arrays = {}
+    for array in kinds:
+        matches = [match for name in columns if (match := re.fullmatch(COLUMNS[array], name))]
+        if matches:
+            cells = _by_index(matches)
+            sizes = _sizes(array, cells)
+            arrays[array] = _stack([cells[index] for index in sorted(cells)], columns).reshape(-1, *sizes)
+    return arrays
 
 
 def from_arrays(columns: dict[str, np.ndarray]) -> Table:

@@ -10,7 +10,9 @@ from torch import Tensor
 from calmoe.arrays import as_numpy, as_tensor
 from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
-from calmoe.formats.naming import ARRAYS, Table, check_names, from_arrays
+from calmoe.formats.columns import Columns, check_there
+from calmoe.formats.mapping import mapped
+from calmoe.formats.naming import ARRAYS, Table, check_names
 from calmoe.formats.text import repeat
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import unique_keys
@@ -20,16 +22,35 @@ GROUP = "group."
 DAMAGED = "damaged header: its JSON is not what Predictions.save writes; write the file again"
 
 
-def read(path: Path, budget: Budget) -> Table:
+def read(path: Path, budget: Budget, wanted: Columns | None = None) -> Table:
     tensors, header = read_tensors(path)
     budget.spend_cells(sum(tensor.numel() for tensor in tensors.values()), len(tensors))
     if "calmoe" in header:
-        return _saved(tensors, header["calmoe"], budget)
-    if not set(ARRAYS[:-1]) & set(tensors):
+        return _chosen(_saved(tensors, header["calmoe"], budget), wanted or Columns())
+    if not set(ARRAYS[:-1]) & set(tensors) and not (wanted and wanted.given):
         raise InputError(
             "not a predictions file: write it with Predictions.save, or give tensors `probs`, `labels`, …"
         )
-    return from_arrays({name: as_numpy(tensor) for name, tensor in tensors.items()})
+    return mapped(
+        {name: as_numpy(tensor) for name, tensor in tensors.items()}, wanted or Columns(), arrays=True
+    )
+
+
+def _chosen(table: Table, wanted: Columns) -> Table:
+    """The table with the groups and the names of classes that the user gives; all else is in the file."""
+    other = [option for option in wanted.given if option not in ("groups", "classes")]
+    if other and not wanted.label_optional:  # options may be for the source of this target
+        raise InputError(
+            f"Predictions.save wrote this file, which says itself what it holds: leave out {other[0]}"
+        )
+    groups, metadata = table.groups, table.metadata
+    if wanted.groups is not None:
+        for name in () if wanted.label_optional else wanted.groups:
+            check_there("group", name, groups)
+        groups = {name: groups[name] for name in wanted.groups if name in groups}
+    if wanted.classes is not None:
+        metadata = metadata | {"classes": list(wanted.classes)}
+    return Table(table.arrays, groups, metadata)
 
 
 def _saved(tensors: dict[str, Tensor], note: str, budget: Budget) -> Table:

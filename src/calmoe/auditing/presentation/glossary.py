@@ -29,7 +29,7 @@ WORDS = {
 }
 
 
-def rate_name(of: Of) -> str:
+def rate_name(of: Of | str) -> str:
     """What E[Y] is called."""
     return "accuracy" if of == "top" else f"share of label {of}"
 

@@ -45,7 +45,7 @@ def _facts(report: "AuditReport") -> dict[str, Fact]:
         "rows": f"{report.rows:,}",
         "classes": str(report.classes),
         "experts": str(report.num_experts) if report.num_experts > 1 else "none",
-        "event": "the predicted class is right" if report.of == "top" else f"the label is {report.of}",
+        "event": "the predicted class is right" if report.of == "top" else f"the label is {report.judged}",
         "bins": str(report.bins),
         "level of the intervals": f"{report.level:g}",
         "seed": f"{report.seed}, which says what rows teach and what rows are judged",

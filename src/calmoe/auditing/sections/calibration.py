@@ -247,7 +247,7 @@ def draw_experts(aggregate: Aggregate, canvas: "Canvas") -> str:
 
 def _numbers_table(report: "AuditReport") -> Grid:
     """Every way to measure the whole mixture."""
-    numbers, rate = report.aggregate, rate_name(report.of)
+    numbers, rate = report.aggregate, rate_name(report.judged)
     rows = (
         (label(rate, "accuracy"), *cells(numbers.accuracy)),
         (label(f"balance: {rate} less confidence", "balance"), *cells(numbers.balance, sign=True)),
@@ -271,7 +271,7 @@ def _experts_table(report: "AuditReport") -> Grid:
     columns = headings(
         ("", "who"), ("share", "share*"), ("ECE on its view", "view*"), ("ECE where it leads", "region*")
     )
-    event = "the class that it predicts itself" if report.of == "top" else f"label {report.of}"
+    event = "the class that it predicts itself" if report.of == "top" else f"label {report.judged}"
     return Grid(f"The experts, each by {event}", columns, (rows,))
 
 
@@ -295,7 +295,7 @@ def _compute(material: Material, inside: Inside) -> Findings:
 
 
 def _summary(report: "AuditReport") -> Point:
-    return Point("Aggregate", sentences(report.aggregate, rate_name(report.of), subject_name(report)))
+    return Point("Aggregate", sentences(report.aggregate, rate_name(report.judged), subject_name(report)))
 
 
 def _figures(report: "AuditReport") -> list[Figure]:

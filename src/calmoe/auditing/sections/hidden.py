@@ -250,7 +250,7 @@ def _page(hidden: Hidden, report: "AuditReport", pictures: Sequence[Picture]) ->
         how="A witness, learned on other rows, bounds E|m(S) − f| from below; what cancels inside a "
         "bin is calibrated by proportions only. A small second p-value says that configurations of "
         "equal confidence differ.",
-        tables=[_bounds_table(hidden), _rules_table(hidden, rate_name(report.of))],
+        tables=[_bounds_table(hidden), _rules_table(hidden, rate_name(report.judged))],
     )
 
 

@@ -153,7 +153,7 @@ def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
         heading="Reliability",
         how="Is it right as often as it says? Groups are those that the file names; each interval holds "
         "by itself.",
-        tables=[group_table(groups, rate_name(report.of))] if groups else [],
+        tables=[group_table(groups, rate_name(report.judged))] if groups else [],
         figures=pictures,
     )
 

@@ -175,7 +175,7 @@ def _compute(material: Material, inside: Inside) -> Findings:
 
 
 def _summary(target: Target, report: "AuditReport") -> Point:
-    return Point("Target", sentences(target, rate_name(report.of)))
+    return Point("Target", sentences(target, rate_name(report.judged)))
 
 
 def _figures(target: Target, report: "AuditReport") -> list[Figure]:
@@ -191,7 +191,7 @@ def _page(target: Target, report: "AuditReport", pictures: Sequence[Picture]) ->
     ]
     if target.verdict is not None:
         notes.insert(0, f"Nothing can be predicted: {target.verdict}.")
-    tables = [_scores_table(target, rate_name(report.of))]
+    tables = [_scores_table(target, rate_name(report.judged))]
     if target.shifted is not None:
         tables.append(_temperatures_table(target))
     if target.plausibility is not None:

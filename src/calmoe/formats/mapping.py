@@ -1,0 +1,261 @@
+"""From columns of any name to arrays: by what the user says, or by what the names make certain.
+
+Certain are: the names that calmoe itself uses; columns named like the values of the labels, with or without
+`prob_`, `p_` or `proba_` before them; a lone `y_score`, or a lone column of that kind, of two classes.
+Everything else is asked for.
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calmoe.arrays import as_tensor
+from calmoe.errors import InputError, shown
+from calmoe.formats.classes import Match, Truth, counted, match, truth_of, two_classes
+from calmoe.formats.columns import NOTE, Columns, check_there, listed
+from calmoe.formats.naming import LABELS, Named, Table, check_names, from_arrays, from_columns, is_numeric
+from calmoe.formats.parts import Remaining, Scores, expert_scores, readable, routing_weights
+from calmoe.formats.rounding import renormalised
+
+PREFIXES = ("prob_", "p_", "proba_")
+LOGITS = ("logit_", "logits_")
+LONE = "y_score"
+TRUTH = (*LABELS, "y_true")
+ARRAYS = ("log_probs", "probs")
+
+
+def mapped(columns: Named, asked: Columns, arrays: bool = False) -> Table:
+    """The table in these columns; arrays: whether they are arrays of any shape, as in npz files."""
+    check_names(list(columns))
+    if not asked.given and _is_standard(columns, arrays):
+        plain = {name: readable(columns, name) for name in columns}
+        return mended(from_arrays(plain) if arrays else from_columns(plain))
+    return mended(_Reading(columns, asked, arrays).table())
+
+
+def mended(table: Table) -> Table:
+    """One routing for all rows repeated, rounded probabilities normalised; the metadata say so."""
+    parts, notes = dict(table.arrays), []
+    experts = next((parts[name] for name in ("expert_log_probs", "expert_probs") if name in parts), None)
+    for name in ("log_routing", "routing"):
+        if experts is None or experts.ndim != 3 or name not in parts:
+            continue
+        if parts[name].shape == experts.shape[1:2]:  # [K]
+            parts[name] = parts[name].expand(len(experts), -1).contiguous()
+            notes.append("one routing for all rows")
+    for name in ("probs", "routing", "expert_probs"):
+        if name in parts and (fixed := renormalised(parts[name])) is not None:
+            parts[name] = fixed[0]
+            notes.append(f"{name}, rounded to {fixed[1]} decimals, made to sum to 1")
+    if not notes:
+        return table
+    before = [table.metadata[NOTE]] if NOTE in table.metadata else []
+    return Table(parts, table.groups, table.metadata | {NOTE: "; ".join([*before, *notes])})
+
+
+def _is_standard(columns: Named, arrays: bool) -> bool:
+    """Whether names and labels are as `naming` reads them."""
+    labels = [columns[name] for name in LABELS if name in columns]
+    if len(labels) == 1 and isinstance(labels[0], np.ndarray) and labels[0].dtype.kind in "bU":
+        return False
+    if arrays:
+        return any(
+            name in columns
+            for name in (*ARRAYS, "routing", "log_routing", "expert_probs", "expert_log_probs")
+        )
+    return any(is_numeric(name) for name in columns) and not _without_class_0(columns)
+
+
+def _without_class_0(columns: Named) -> bool:
+    """Whether columns prob_1, … are there, but no prob_0: a lone one, or classes that count from 1."""
+    numbers = [found[1] for name in columns if (found := re.fullmatch(r"prob_([0-9]{1,9})", name))]
+    return bool(numbers) and all(int(number) for number in numbers)
+
+
+class _Reading:
+    """One file, from its columns to a table; what was not used are groups."""
+
+    def __init__(self, columns: Named, asked: Columns, arrays: bool) -> None:
+        self.parts, self.asked = Remaining(columns, asked, arrays), asked
+
+    def table(self) -> Table:
+        truth = self._truth()
+        scores = self._scores(truth)
+        experts = expert_scores(self.parts, scores)
+        found = scores or experts
+        if found is None:
+            raise InputError(self._nothing())
+        if experts is not None and experts.values.ndim != 3:
+            shape = list(experts.values.shape)
+            raise InputError(
+                f"{listed(experts.columns)} must be [N, K, C], expert first, then class, not {shape}"
+            )
+        for each in (scores, experts):
+            if each is not None and 0 in each.values.shape:
+                rows = "there are no rows" if each.values.shape[0] == 0 else "there are no classes"
+                raise InputError(f"{rows} in {listed(each.columns)}")
+        matched = self._match(found, truth)
+        arrays: dict[str, Tensor] = {}
+        for each, name in ((scores, "probs"), (experts, "expert_probs")):
+            if each is not None:
+                arrays |= _probabilities(each, name, matched, self.asked.logits)
+        told = next((arrays[name] for name in ("expert_log_probs", "expert_probs") if name in arrays), None)
+        arrays |= routing_weights(self.parts, told)
+        metadata: dict[str, Any] = {NOTE: self._note(found, truth, matched)}
+        if matched.names != [str(number) for number in range(len(matched.names))]:
+            metadata["classes"] = matched.names
+        if matched.labels is not None:
+            arrays["labels"] = as_tensor(matched.labels.astype(np.int64))
+        return Table(arrays, self._groups(), metadata)
+
+    def _truth(self) -> Truth | None:
+        named, there = self.asked.label, self.parts.columns
+        if named is None:
+            present = [name for name in LABELS if name in there] or [name for name in TRUTH if name in there]
+            if len(present) > 1:
+                raise InputError("there are both `label` and `labels`: keep one, or say which with --label")
+            named = present[0] if present else None
+        elif named not in there and self.asked.label_optional:
+            return None
+        return None if named is None else truth_of(named, self.parts.take(named))
+
+    def _scores(self, truth: Truth | None) -> Scores | None:
+        """The mixture's probabilities; None where only its experts are there."""
+        parts, arrays = self.parts, self.parts.arrays
+        if self.asked.probs is not None:
+            names = list(self.asked.probs)
+            values = [parts.take_numbers(name) for name in names]
+            if len(values) == 1 and values[0].ndim == 2:
+                numbers = [str(number) for number in range(values[0].shape[1])]
+                return Scores(names, numbers, values[0], by_place=True)
+            return _of_columns(names, values, by_place=True)
+        if arrays or not _without_class_0(parts.columns):
+            logits = ("logits",) if arrays and self.asked.logits else ()
+            if (found := parts.numbered((*ARRAYS, *logits))) is not None:
+                if found.values.ndim != 2:
+                    raise InputError(
+                        f"{listed(found.columns)} must be [N, C], a row per example, a column per class, not "
+                        f"{list(found.values.shape)}"
+                    )
+                return found._replace(by_place=arrays)
+        certain = self._certain(truth)
+        return (
+            None if certain is None else _of_columns(certain, [parts.take_numbers(name) for name in certain])
+        )
+
+    def _certain(self, truth: Truth | None) -> list[str] | None:
+        """The columns whose names leave no doubt that they are the classes' probabilities."""
+        names = list(self.parts.columns)
+        classes = set(self.asked.classes or self.asked.like or (truth.names if truth is not None else ()))
+        found = []
+        for prefix in (*PREFIXES, *(LOGITS if self.asked.logits else ())):
+            own = [name for name in names if name.startswith(prefix) and len(name) > len(prefix)]
+            after = [name[len(prefix) :] for name in own]
+            if own and (counted(after) or (classes & set(after)) or (after == ["1"])):
+                found.append(own)
+        if len(classes) > 1 and classes <= set(names):
+            found.append([name for name in names if name in classes])
+        if LONE in names:
+            found.append([LONE])
+        if len(found) > 1:
+            several = " or ".join(listed(own) for own in found)
+            raise InputError(f"either of {several} may be the probabilities: say which with --probs")
+        return found[0] if found else None
+
+    def _match(self, found: Scores, truth: Truth | None) -> Match:
+        asked = self.asked
+        if found.lone:
+            after = next(
+                (found.columns[0].removeprefix(p) for p in PREFIXES if found.columns[0].startswith(p)), None
+            )
+            like = asked.like if asked.like and len(asked.like) == 2 else None
+            known = like is not None and (truth is None or set(truth.names) <= set(like))
+            classes = asked.classes or (like if known else None)
+            lone = two_classes(found.columns[0], truth, classes, asked.positive, after)
+            return _like(lone, asked.like)
+        matched = match(found.names, truth, asked.classes, found.by_place, found.columns)
+        if asked.positive is not None:
+            check_there("class", asked.positive, matched.names)
+        return _like(matched, asked.like)
+
+    def _groups(self) -> dict[str, np.ndarray]:
+        if self.asked.groups is None:
+            return {name: readable(self.parts.columns, name) for name in self.parts.columns}
+        named = [
+            name for name in self.asked.groups if name in self.parts.columns or not self.asked.label_optional
+        ]
+        return {name: self.parts.take(name) for name in named}
+
+    def _note(self, found: Scores, truth: Truth | None, matched: Match) -> str:
+        """In one line how the columns were read."""
+        kind = "logits" if self.asked.logits else "probabilities"
+        parts = [f"labels {shown(truth.column)}"] if truth is not None else []
+        if found.lone:
+            one = "log-odds" if self.asked.logits else "the probability"
+            parts.append(f"{shown(found.columns[0])} is {one} of {shown(matched.names[-1])}")
+        else:
+            parts.append(f"{kind} {listed(found.columns)}")
+        if not counted(matched.names):
+            named = listed(f"{number} = {name}" for number, name in enumerate(matched.names))
+            parts.append(f"classes {named}")
+        return "; ".join(parts)
+
+    def _nothing(self) -> str:
+        names = listed(self.parts.columns)
+        said = f": this one has {names}" if names else ""
+        if not self.asked.logits and any(name.startswith((*LOGITS, "logits")) for name in self.parts.columns):
+            return "no probabilities, but logits: say so with --logits"
+        if self.parts.arrays:
+            return f"no probabilities: expected `log_probs` or `probs`{said}; name yours with --probs"
+        return (
+            "no probability columns: expected `prob_0`, `prob_1`, … (and `label`), columns named like the "
+            f"labels, or `y_score`{said}; name yours with --probs (and --label)"
+        )
+
+
+def _of_columns(names: list[str], values: list[np.ndarray], by_place: bool = False) -> Scores:
+    for name, column in zip(names, values, strict=True):
+        if column.shape != values[0].shape or column.ndim != 1:
+            raise InputError(f"{shown(name)} must be one value a row, not {list(column.shape)}")
+    stack = np.stack([column.astype(np.float64) for column in values], axis=1)
+    return Scores(names, names, stack, by_place=by_place, lone=len(names) == 1)
+
+
+def _like(matched: Match, like: tuple[str, ...] | None) -> Match:
+    """The same classes in the order of others."""
+    if like is None or list(like) == matched.names or set(like) != set(matched.names):
+        return matched
+    places = [matched.names.index(name) for name in like]
+    back = np.argsort(places)
+    labels = None if matched.labels is None else back[matched.labels]
+    return Match(list(like), [matched.order[place] for place in places], labels)
+
+
+def _probabilities(scores: Scores, name: str, matched: Match, logits: bool) -> dict[str, Tensor]:
+    """The scores as probabilities or logarithms, classes in their order."""
+    log_name = {"probs": "log_probs", "expert_probs": "expert_log_probs"}[name]
+    values = as_tensor(scores.values)
+    if scores.log and logits:
+        raise InputError(f"{listed(scores.columns)} are logarithms by name: leave out --logits")
+    if scores.lone:
+        values = values.double()
+        if logits:
+            both = [torch.nn.functional.logsigmoid(-values), torch.nn.functional.logsigmoid(values)]
+            return {log_name: torch.cat(both, dim=-1)[..., matched.order]}
+        if not bool(((values >= 0) & (values <= 1) | values.isnan()).all()):
+            row = int(((values < 0) | (values > 1)).flatten(1).any(1).nonzero()[0, 0])
+            raise InputError(
+                f"{shown(scores.columns[0])} must lie between 0 and 1, row {row} does not: give "
+                "probabilities, or log-odds with --logits"
+            )
+        return {name: torch.cat([1 - values, values], dim=-1)[..., matched.order]}
+    if values.shape[-1] != len(matched.order):
+        raise InputError(f"{name} have {values.shape[-1]} classes, {len(matched.order)} are named")
+    in_order = matched.order == list(range(len(matched.order)))
+    values = values if in_order else values[..., matched.order]
+    if logits:
+        return {log_name: values.double().log_softmax(dim=-1)}
+    return {log_name if scores.log else name: values}
