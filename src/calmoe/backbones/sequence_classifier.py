@@ -71,7 +71,7 @@ class MixtureForSequenceClassification(MixtureClassifier):
         encoder = Encoder(weights, pooling)
         return cls(encoder, MixtureHead(encoder.out_features, num_classes, **head), objective)
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
