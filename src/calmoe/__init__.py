@@ -6,15 +6,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calmoe.auditing import AuditReport, audit
     from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
+    from calmoe.models import CalibratedMoEClassifier, MixtureOfModels
     from calmoe.predictions import Predictions
 
 __version__ = "0.1.0"
-__all__ = ["AuditReport", "MixtureClassifier", "MixtureHead", "MixtureOutput", "Predictions", "audit"]
+__all__ = [
+    "AuditReport",
+    "CalibratedMoEClassifier",
+    "MixtureClassifier",
+    "MixtureHead",
+    "MixtureOfModels",
+    "MixtureOutput",
+    "Predictions",
+    "audit",
+]
 
 _HOMES = {
     "AuditReport": "calmoe.auditing",
+    "CalibratedMoEClassifier": "calmoe.models",
     "MixtureClassifier": "calmoe.mixture",
     "MixtureHead": "calmoe.mixture",
+    "MixtureOfModels": "calmoe.models",
     "MixtureOutput": "calmoe.mixture",
     "Predictions": "calmoe.predictions",
     "audit": "calmoe.auditing",
