@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calmoe.auditing import AuditReport, audit
+    from calmoe.experiments.trained import load
     from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
     from calmoe.models import CalibratedMoEClassifier, MixtureOfModels
     from calmoe.predictions import Predictions
@@ -19,6 +20,7 @@ __all__ = [
     "MixtureOutput",
     "Predictions",
     "audit",
+    "load",
 ]
 
 _HOMES = {
@@ -30,6 +32,7 @@ _HOMES = {
     "MixtureOutput": "calmoe.mixture",
     "Predictions": "calmoe.predictions",
     "audit": "calmoe.auditing",
+    "load": "calmoe.experiments.trained",
 }
 
 

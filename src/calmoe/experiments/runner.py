@@ -23,6 +23,7 @@ from calmoe.experiments.sweep import Sweep
 from calmoe.experiments.tensorboard_events import Events
 from calmoe.experiments.watcher import TimeUp, Watcher
 from calmoe.files import inside
+from calmoe.models.inputs import dataset_inputs, inputs_as_dict
 from calmoe.render.console import make_console, say, say_notes
 from calmoe.threads import threads
 from calmoe.training.trainer import Diverged, Trainer
@@ -151,7 +152,8 @@ def _train_node(
     if node.training.average:
         last = trainer.predict(state, head, views)
         predictions |= {f"last_{split}": last[split] for split in last if split != "validation_augmented"}
-    folder.finish_method(node, final, predictions, history, keep_weights)
+    inputs = inputs_as_dict(dataset_inputs(trainer.dataset))
+    folder.finish_method(node, final, predictions, history, keep_weights, inputs)
 
 
 def _finish(
