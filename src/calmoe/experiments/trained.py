@@ -159,7 +159,9 @@ def _card(run: Run, planned: Planned, node: Node, predictions: Mapping[str, Pred
     )
     prefix = "views_" if views > 1 else ""
     names = {"accuracy": "accuracy", "log_loss": "nll_ts", "ece": "ece_ts", "brier": "brier_ts"}
-    scores = {"rows": len(predictions["test"])} | {t: row.get(f"{prefix}{n}") for t, n in names.items()}
+    scores: dict[str, float | None] = {"rows": len(predictions["test"])} | {
+        t: row.get(f"{prefix}{n}") for t, n in names.items()
+    }
     settings = asdict(run.spec.model) | {
         n: node.training.value(n) for n in node.training.__dataclass_fields__
     }

@@ -52,9 +52,9 @@ class Card:
             name: tuple(text(name, each, MOST_TEXT) for each in items(name, fields[name], most=100_000))
             for name in ("columns", "groups")
         }
+        named: dict[str, Any] = {name: text(name, fields[name], MOST_TEXT) for name in words}
         return cls(
-            **{name: text(name, fields[name], MOST_TEXT) for name in words},
-            **lists,
+            **named | lists,
             rows=whole("rows", fields["rows"]),
             seed=whole("seed", fields["seed"]),
             settings=fields["settings"],

@@ -89,7 +89,7 @@ def write_model(model: Model, place: Path) -> None:
 
 
 def write_table_model(model: TableModel, place: Path) -> None:
-    model.estimator.save(place)  # type: ignore[attr-defined]
+    model.estimator.save(place)
     _write_card(model, place)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calmoe.arrays import as_numpy
+from calmoe.arrays import as_numpy, as_tensor
 from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureOutput
 from calmoe.models.card import Card
@@ -48,7 +48,7 @@ class Model:
 
         y: the true classes, by name. groups: columns by name, one value a row.
         """
-        labels = None if y is None else self.codes(y)
+        labels = None if y is None else as_tensor(self.codes(y))
         columns = {name: group_column(values) for name, values in (groups or {}).items()}
         metadata = {"dataset": self.card.dataset, "classes": [str(name) for name in self.classes]}
         return Predictions(output=self.output(X), labels=labels, groups=columns, metadata=metadata)
