@@ -42,7 +42,8 @@ from calmoe.training.trainer import Trainer, check_model, check_weights, make_ba
 
 METHOD = "sharp"
 SIZE, PRETRAINED_SIZE = 64, 224
-IMAGE_EPOCHS, TEXT_EPOCHS = 30, 10
+IMAGE_EPOCHS, TEXT_EPOCHS, SCRATCH_TEXT_EPOCHS = 30, 10, 60
+FROM_SCRATCH = 1e-3  # the learning rate of networks that begin with random weights
 CHECKS = 15  # of the validation log loss, at most, in a training
 
 
@@ -125,15 +126,16 @@ def _image_model(settings: NetworkSettings) -> tuple[ModelSettings, int]:
 
 def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSettings) -> TrainingSettings:
     """The recipe: sharp steps of ρ, an average over at most a tenth of the steps, all views pooled."""
-    rows = len(dataset.train)
-    epochs = settings.epochs or (TEXT_EPOCHS if dataset.tokens else IMAGE_EPOCHS)
+    rows, rate = len(dataset.train), settings.learning_rate or _learning_rate(model, dataset)
+    texts = TEXT_EPOCHS if rate < FROM_SCRATCH else SCRATCH_TEXT_EPOCHS
+    epochs = settings.epochs or (texts if dataset.tokens else IMAGE_EPOCHS)
     batch = settings.batch or max(8, min(32 if dataset.tokens else 128, rows // 10))
     steps = epochs * math.ceil(rows / batch)
     return TrainingSettings(
         epochs=epochs,
         warmup=0,
         batch=batch,
-        learning_rate=settings.learning_rate or _learning_rate(model, dataset),
+        learning_rate=rate,
         weight_decay=settings.weight_decay,
         rho=settings.rho,
         average=max(0.0, min(settings.average, 1 - 10 / steps)),
@@ -146,8 +148,8 @@ def _learning_rate(model: ModelSettings, dataset: ShiftDataset) -> float:
     if model.backbone == "encoder":
         backbone = make_backbone(model, dataset.input_shape)
         size = sum(parameter.numel() for parameter in backbone.parameters())
-        return 2e-5 if size > 50_000_000 else 5e-5 if size > 5_000_000 else 1e-3
-    return 1e-4 if model.weights else 1e-3
+        return 2e-5 if size > 50_000_000 else 5e-5 if size > 5_000_000 else FROM_SCRATCH
+    return 1e-4 if model.weights else FROM_SCRATCH
 
 
 def _train(

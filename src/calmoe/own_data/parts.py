@@ -98,8 +98,8 @@ def _classes(labels: np.ndarray, label: str) -> list[str] | list[int]:
         raise InputError(f"{what} has one class only{only}: at least two are needed")
     if len(names) > MOST_CLASSES or (len(names) > 20 and 2 * len(names) > len(labels)):
         raise InputError(
-            f"{what} has {len(names):,} different values in {len(labels):,} rows: calmoe predicts classes, at "
-            f"most {MOST_CLASSES}; make ranges of numbers, or name another column with --label"
+            f"{what} has {len(names):,} different values in {len(labels):,} rows: calmoe predicts classes, "
+            f"at most {MOST_CLASSES}; make ranges of numbers, or name another column with --label"
         )
     try:
         if all(str(int(name)) == name and abs(int(name)) < 2**53 for name in names):
