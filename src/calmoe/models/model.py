@@ -78,6 +78,8 @@ def class_name(value: Any) -> str:
 def group_column(values: Any) -> np.ndarray:
     """A group column as predictions hold it; missing values are "missing"."""
     column = np.asarray(values)
+    if column.dtype.kind == "f" and np.isfinite(column).all() and (column == column.round()).all():
+        return column.astype(np.int64) if (np.abs(column) < 2**53).all() else column
     if column.dtype.kind in "biuU" or (column.dtype.kind == "f" and np.isfinite(column).all()):
         return column
     if column.dtype.kind == "M":

@@ -6,6 +6,7 @@ import numpy as np
 
 from calmoe.data.splits import stratified_holdout
 from calmoe.errors import InputError, shown
+from calmoe.models.columns import numbers_in
 from calmoe.own_data.source import DOMAIN, Source
 from calmoe.own_data.spec import TrainSpec
 
@@ -48,6 +49,10 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         raise InputError(f"{source.name} has {len(source)} labelled rows: at least {FEWEST_ROWS} are needed")
     shift = _shifted(source, spec)
     usual = np.flatnonzero(~shift)
+    if len(usual) < FEWEST_ROWS:
+        raise InputError(
+            f"{len(usual)} rows are left to learn from, at least {FEWEST_ROWS} are needed: hold out less"
+        )
     classes = _classes(source.labels[usual], spec.label)
     unseen = shift & ~np.isin(source.labels.astype(str), [str(name) for name in classes])
     if unseen.any():
@@ -57,8 +62,6 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         usual = np.flatnonzero(~shift)
     place = {str(name): i for i, name in enumerate(classes)}
     codes = np.array([place[label] for label in source.labels], dtype=np.int64)
-    if len(usual) < FEWEST_ROWS:
-        raise InputError(f"{len(usual)} rows are left to learn from, at least {FEWEST_ROWS} are needed")
     fit, held_out = stratified_holdout(codes[usual], spec.held_out, spec.seed)
     train, validation = stratified_holdout(codes[usual[fit]], VALIDATION, spec.seed + 1)
     counts = np.bincount(codes[usual], minlength=len(classes))
@@ -96,7 +99,7 @@ def _classes(labels: np.ndarray, label: str) -> list[str] | list[int]:
     if len(names) < 2:
         only = f", {shown(names[0])}" if names else ""
         raise InputError(f"{what} has one class only{only}: at least two are needed")
-    if len(names) > MOST_CLASSES or (len(names) > 20 and 2 * len(names) > len(labels)):
+    if len(names) > MOST_CLASSES or (len(names) > 20 and (2 * len(names) > len(labels) or _measured(names))):
         raise InputError(
             f"{what} has {len(names):,} different values in {len(labels):,} rows: calmoe predicts classes, "
             f"at most {MOST_CLASSES}; make ranges of numbers, or name another column with --label"
@@ -107,3 +110,9 @@ def _classes(labels: np.ndarray, label: str) -> list[str] | list[int]:
     except ValueError:
         pass
     return names
+
+
+def _measured(names: list[str]) -> bool:
+    """Whether the labels are numbers with decimals, which are measured rather than counted."""
+    numbers = numbers_in(names)
+    return numbers is not None and bool((numbers != numbers.round()).any())

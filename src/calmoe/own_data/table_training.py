@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from calmoe.errors import InputError
-from calmoe.models import CalibratedMoEClassifier, MixtureOfModels
+from calmoe.models import CalibratedMoEClassifier, MixtureOfModels, Preparation
 from calmoe.models.card import Card
 from calmoe.models.classifier import TableClassifier
 from calmoe.models.table_model import TableModel
@@ -35,10 +35,17 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]
     source, parts, rows = data.source, data.parts, data.parts.fit
     columns = {name: values[rows] for name, values in source.columns.items()}
     labels = np.array(data.classes, dtype=object if isinstance(data.classes[0], str) else np.int64)
+    if not Preparation().fit(columns).kept:
+        raise InputError(f"no column of {source.name} tells anything: each has one value only, or all differ")
     estimator = make_estimator(spec)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimator.fit(columns, labels[data.codes[rows]])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            estimator.fit(columns, labels[data.codes[rows]])
+    except InputError:
+        raise
+    except ValueError as error:  # scikit-learn's refusals, some of several lines
+        raise InputError(f"{source.name} cannot be learned from ({' '.join(str(error).split())})") from None
     model = TableModel(estimator, Card())
     title = "Mixture of models" if isinstance(estimator, MixtureOfModels) else "Calibrated network"
     judged = {HELD_OUT: parts.held_out} | ({SHIFT: parts.shift} if len(parts.shift) else {})

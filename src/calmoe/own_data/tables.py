@@ -13,7 +13,7 @@ import numpy as np
 from calmoe.errors import InputError, about, shown
 from calmoe.files import legible
 from calmoe.formats.naming import check_names
-from calmoe.models.columns import Columns, read_columns
+from calmoe.models.columns import Columns, dates_in, numbers_in, read_columns
 from calmoe.validation import unique_keys
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -24,6 +24,7 @@ MISSING = frozenset(
     }
 )  # what pandas takes for missing in a CSV file, and "?"
 MOST_BYTES, MOST_CELL = 4 * 2**30, 2**24
+FEW, MANY = 0.05, 20  # words among numbers: at most this share of rows, and more different numbers
 DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 
 
@@ -60,10 +61,31 @@ def read_table(path: Path, text: str = "") -> Table:
                 cells = {name: _cells(values) for name, values in cells.items()}
         if text and texts and not all(isinstance(value, str | None) for value in texts):
             texts = [None if value is None else str(value) for value in texts]
-        columns = read_columns(cells)
+        columns = {name: _of_one_kind(name, v, notes) for name, v in read_columns(cells).items()}
     if not len(next(iter(columns.values()))):
         raise InputError(f"{legible(path)}: there are no rows")
     return Table(columns, texts, notes)
+
+
+def _of_one_kind(name: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Text that spells numbers or dates as such; where nearly all of it does, the rest counts as missing."""
+    if values.dtype != object:
+        return values
+    for reading in (numbers_in, dates_in):
+        if (read := reading(values)) is not None:
+            return read
+        distinct = [value for value in {*values.tolist()} if value is not None]
+        strange = {value for value in distinct if reading([value]) is None}
+        count = sum(value in strange for value in values)
+        given = sum(value is not None for value in values)
+        if 0 < count <= FEW * given and len(distinct) - len(strange) > MANY:
+            kind = "numbers" if reading is numbers_in else "dates"
+            example = shown(min(strange), most=40)
+            notes.append(
+                f"{name} holds {kind} but for {count:,} values such as {example}: they count as missing"
+            )
+            return reading([None if value in strange else value for value in values])  # type: ignore[return-value]
+    return values
 
 
 def _decoded(data: bytes) -> str:
@@ -108,10 +130,14 @@ def _csv(data: bytes, separator: str = "") -> tuple[dict[str, list[str]], list[s
     finally:
         csv.field_size_limit(before)
     names = [name.strip() for name in rows[0]]
-    check_names(names)
     if len(rows) < 2:
         raise InputError("there are no rows")
-    columns = dict(zip(names, map(list, zip(*rows[1:], strict=True)), strict=True))
+    pairs = list(zip(names, map(list, zip(*rows[1:], strict=True)), strict=True))
+    if len(pairs) > 1 and not pairs[0][0]:
+        notes.append("the first column has no name, as a row's number has none: it is left out")
+        pairs = pairs[1:]
+    check_names([name for name, _ in pairs])
+    columns = dict(pairs)
     if separator == ";":
         for name, values in columns.items():
             if _has_decimal_commas(values):
