@@ -28,14 +28,13 @@ class Trial:
 
     kind: str
     expert: int
-    eta: float
     losses: np.ndarray  # [N]
     log_loss: float
     epochs: int = 0  # of a gate
 
 
 def try_candidates(
-    lessons: Lessons, folds: np.ndarray, objective: Objective, eta: float, gate: bool, seed: int
+    lessons: Lessons, folds: np.ndarray, objective: Objective, gate: bool, seed: int
 ) -> list[Trial]:
     """Every candidate's losses on the folds that it did not learn from."""
     experts, features = lessons.expert_log_probs.shape[1], lessons.features.shape[1]
@@ -65,7 +64,6 @@ def try_candidates(
         Trial(
             kind,
             expert,
-            eta,
             values,
             float(np.average(values, weights=weights)),
             round(float(np.median(epochs))) if kind == "gate" else 0,
@@ -75,15 +73,15 @@ def try_candidates(
 
 
 def choose(trials: Sequence[Trial], weights: np.ndarray, clusters: np.ndarray | None = None) -> Trial:
-    """The first trial within one standard error of the best; trials go from simple to rich.
+    """The first trial within one standard error of the best: mean, best expert, weights, gate.
 
-    Among single experts the best counts, not the first. clusters: rows that vary together.
+    The mean comes first: it has nothing to choose. clusters: rows that vary together.
     """
     best = min(trials, key=lambda trial: trial.log_loss)
-    alone = min(
-        (trial for trial in trials if trial.kind == "expert"), key=lambda trial: trial.log_loss, default=best
-    )
-    for trial in [alone, *(trial for trial in trials if trial.kind != "expert")]:
+    alone = min((trial for trial in trials if trial.kind == "expert"), key=lambda trial: trial.log_loss)
+    order = {"mean": 0, "expert": 1, "weights": 2, "gate": 3}
+    mixtures = [trial for trial in trials if trial.kind != "expert"]
+    for trial in sorted([alone, *mixtures], key=lambda trial: order[trial.kind]):
         differences = trial.losses - best.losses
         if trial is best or differences @ weights / weights.sum() <= standard_error(
             differences, weights, clusters

@@ -16,6 +16,7 @@ from calmoe.errors import InputError, shown
 
 Named = tuple[str, Any]
 FEWEST_ROWS = 100  # that differ; below it trees find nothing to split
+GATE_ROWS = 500  # that differ; below it a gate learns nothing but noise
 # chosen by cross-validated log loss on training rows of eight tables
 BOOSTING = {
     "learning_rate": 0.05,
@@ -105,7 +106,10 @@ class Material:
 def cross_fit(
     experts: list[Named], material: Material, folds: np.ndarray, seeds: Sequence[int], n_jobs: int | None
 ) -> np.ndarray:
-    """What each expert says about each row, fitted on the other folds: log-probabilities. [N, K, C]"""
+    """What each expert says about each row, fitted on the other folds: log-probabilities. [N, K, C]
+
+    Rows of fold −1 are always learned from, and get no answer.
+    """
     tasks = [(k, fold) for k in range(len(experts)) for fold in range(folds.max() + 1)]
     parts = Parallel(n_jobs=n_jobs)(
         delayed(material.left_out)(
@@ -113,7 +117,7 @@ def cross_fit(
         )
         for k, fold in tasks
     )
-    logs = np.empty((len(folds), len(experts), len(material.prior)))
+    logs = np.zeros((len(folds), len(experts), len(material.prior)))
     for (k, fold), part in zip(tasks, parts, strict=True):
         logs[folds == fold, k] = part
     return logs

@@ -53,7 +53,7 @@ def save_mixture_of_models(model: MixtureOfModels, folder: str | Path) -> None:
         "prior": model.prior_.tolist(),
         "eta": model.eta_,
         "router": {"kind": model.router_.kind, "expert": model.router_.expert},
-        "trials": [[t.kind, t.expert, t.eta, t.log_loss, t.epochs] for t in model.trials_],
+        "trials": [[t.kind, t.expert, t.log_loss, t.epochs] for t in model.trials_],
     }
     settings = {"objective": model.objective, "expect_shift": model.expect_shift}
     numbers = {"eta": model.eta, "etas": list(model.etas), "prepare": model.prepare, "n_jobs": model.n_jobs}
@@ -180,10 +180,9 @@ def _read_classes(saved: Mapping[str, Any]) -> np.ndarray:
 
 
 def _read_trial(saved: Any) -> Trial:
-    kind, expert, eta, log_loss, epochs = items("trials", saved, least=5, most=5)
-    eta, loss = (number("trials", value, least=0) for value in (eta, log_loss))
+    kind, expert, log_loss, epochs = items("trials", saved, least=4, most=4)
     expert, epochs = (whole("trials", value) for value in (expert, epochs))
-    return Trial(check_kind(kind), expert, eta, np.empty(0), loss, epochs)
+    return Trial(check_kind(kind), expert, np.empty(0), number("trials", log_loss, least=0), epochs)
 
 
 def _new_folder(folder: str | Path) -> Path:

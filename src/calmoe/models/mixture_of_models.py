@@ -14,15 +14,18 @@ from calmoe.mixture import MixtureOutput
 from calmoe.models.choice import Trial, choose, fit_chosen, try_candidates
 from calmoe.models.classifier import Rows, TableClassifier, differing, seed_of
 from calmoe.models.columns import Columns
-from calmoe.models.experts import FEWEST_ROWS, Material, answers, cross_fit, named_experts, refit
-from calmoe.models.folds import make_folds, shift_groups
+from calmoe.models.experts import GATE_ROWS, Material, Named, answers, cross_fit, named_experts, refit
+from calmoe.models.folds import make_folds, shift_groups, value_folds
 from calmoe.models.objective_choice import named_objective
 from calmoe.models.preparation import Preparation
 from calmoe.models.router import Lessons, Router
+from calmoe.models.shift import choose_eta
+from calmoe.objectives import Objective
 from calmoe.threads import threads
 
 SHIFT_OBJECTIVE = "entropic"  # where a shift is expected and no robust objective was named
-SHIFT_ETAS = (0.0, 0.5, 1.0, 2.0)
+SHIFT_ETAS = (0.0, 0.25, 0.5, 1.0, 2.0)
+SHIFT_FOLDS = 5  # of values that are left out together
 
 
 class MixtureOfModels(TableClassifier):
@@ -32,19 +35,19 @@ class MixtureOfModels(TableClassifier):
     one temperature an expert, the experts' weights, and one temperature on the whole. The weights are those
     of one expert, all the same, constant, or of a gate that looks at the row: whichever is the simplest
     within one standard error of the lowest cross-validated log loss. So the mixture is as good as its best
-    expert, up to noise. Then the experts are fitted on all rows.
+    expert, up to noise. Then the experts are fitted on all rows. Gates are tried from 500 different rows on.
 
     experts: classifiers, or pairs of a name and a classifier; by default logistic regression, histogram
         gradient boosting and extra trees. prepare: whether they see the prepared table, in numbers without
         gaps (`calmoe.models.Preparation`), or X as it is.
     objective, eta: what the router minimises: "erm", "entropic", "tilted", "filtered" or "cvar".
-    expect_shift: a column, by name or number, whose values will be others in use. Then values of this column
-        are left out together, experts and router learn from answers about values that they have not seen, and
-        η is the one of `etas` with the lowest log loss there.
+    expect_shift: a column, by name or number, whose values will be others in use. Then η is chosen from
+        `etas` by leaving out values of this column, and the objective, if it is "erm", is "entropic" where
+        η > 0. The smallest η within one standard error of the best is taken: 0 is the plain mean.
     cv: the number of folds, a splitter of scikit-learn, or splits. n_jobs: as in scikit-learn.
 
-    After `fit`: `experts_` (names and fitted classifiers), `router_`, `eta_`, `choice_` (the kind of router)
-    and `trials_` (every candidate and its log loss on rows left out).
+    After `fit`: `experts_` (names and fitted classifiers), `router_`, `eta_`, `choice_` (the kind of router),
+    `trials_` (every candidate and its log loss on rows left out), `shift_log_loss_` (of each η tried).
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 2))
@@ -82,27 +85,32 @@ class MixtureOfModels(TableClassifier):
 
         groups: one value a row; rows of a group are left out together (a patient, a shop).
         """
-        named_objective(self.objective, self.eta)
+        base = named_objective(self.objective, 0.0 if self.expect_shift is not None else self.eta)
         rows = self._begin(X, y, sample_weight)
         seed = seed_of(self.random_state)
-        few = differing(rows.columns, FEWEST_ROWS)
-        experts = named_experts(self.experts, few)
-        folds = self._folds(rows, X, y, groups, seed)
+        differ = differing(rows.columns, GATE_ROWS)
+        experts = named_experts(self.experts, differ)
+        seeds = [seed + 1 + k for k in range(len(experts))]
+        held_together = self._groups(groups, y, rows)
+        folds = make_folds(self.cv, rows.labels, held_together, rows.kept, X, y, seed)
         self.preparation_ = Preparation().fit(rows.columns, rows.weights)
         features = self.preparation_.transform(rows.columns).astype(np.float64)
         given = features if self.prepare else _safe_indexing(X, rows.kept)
         material = Material(given, rows.labels, rows.weights, self.prepare)
-        seeds = [seed + 1 + k for k in range(len(experts))]
-        logs = cross_fit(experts, material, folds, seeds, self.n_jobs)
         lessons = Lessons(
             torch.from_numpy(features),
-            torch.from_numpy(logs),
+            torch.from_numpy(cross_fit(experts, material, folds, seeds, self.n_jobs)),
             torch.from_numpy(rows.labels.astype(np.int64)),
             torch.from_numpy(rows.weights / rows.weights.mean()),
         )
-        together = folds if groups is not None or self.expect_shift is not None else None
         with threads(1):
-            self._learn_router(lessons, folds, together, few >= FEWEST_ROWS, seed)
+            self.trials_ = try_candidates(lessons, folds, base, differ >= GATE_ROWS, seed)
+            clusters = None if held_together is None else folds
+            chosen = choose(self.trials_, lessons.weights.numpy(), clusters)
+            self.choice_, self.eta_ = chosen.kind, float(self.eta)
+            if self.expect_shift is not None:
+                base = self._expect_shift(chosen, lessons, rows, experts, material, seeds, seed)
+            self.router_: Router = fit_chosen(chosen, lessons, base, seed).requires_grad_(False)
         self.prior_ = material.prior
         self.experts_ = refit(experts, material, seeds, self.n_jobs)
         return self
@@ -127,20 +135,35 @@ class MixtureOfModels(TableClassifier):
         with torch.no_grad(), threads(1):
             return self.router_(torch.from_numpy(features), torch.from_numpy(np.stack(logs, axis=1)))
 
-    def _folds(self, rows: Rows, X: Any, y: Any, groups: Any, seed: int) -> np.ndarray:
-        if self.expect_shift is not None:
-            if groups is not None:
-                raise InputError("give groups or expect_shift, not both: each says what is left out together")
-            name = self._column(rows.columns)
-            held_together = shift_groups(name, rows.columns[name])
-        elif groups is not None:
-            values = np.asarray(groups)
-            if values.shape != (len(np.asarray(y)),):
-                raise InputError(f"groups must be one value a row, not {list(values.shape)}")
-            held_together = np.unique(values[rows.kept], return_inverse=True)[1]
-        else:
-            held_together = None
-        return make_folds(self.cv, rows.labels, held_together, rows.kept, X, y, seed)
+    def _groups(self, groups: Any, y: Any, rows: Rows) -> np.ndarray | None:
+        """The group of each row, as a number."""
+        if groups is None:
+            return None
+        values = np.asarray(groups)
+        if values.shape != (len(np.asarray(y)),):
+            raise InputError(f"groups must be one value a row, not {list(values.shape)}")
+        return np.unique(values[rows.kept], return_inverse=True)[1]
+
+    def _expect_shift(
+        self,
+        chosen: Trial,
+        lessons: Lessons,
+        rows: Rows,
+        experts: list[Named],
+        material: Material,
+        seeds: list[int],
+        seed: int,
+    ) -> Objective:
+        """Choose η by leaving out values, and return the objective with it."""
+        etas = [as_number("etas", eta, least=0) for eta in self.etas]
+        if not etas:
+            raise InputError("etas is empty: give at least one number, 0 for the plain mean")
+        name = self._column(rows.columns)
+        folds = value_folds(shift_groups(name, rows.columns[name]), SHIFT_FOLDS)
+        unseen = cross_fit(experts, material, folds, seeds, self.n_jobs)
+        objective = self.objective if OBJECTIVES[self.objective].robust else SHIFT_OBJECTIVE
+        self.eta_, self.shift_log_loss_ = choose_eta(chosen, lessons, unseen, folds, objective, etas, seed)
+        return named_objective(objective, self.eta_)
 
     def _column(self, columns: Columns) -> str:
         """The name of the column that will shift."""
@@ -151,26 +174,3 @@ class MixtureOfModels(TableClassifier):
             return str(wanted)
         listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
         raise InputError(f"expect_shift: there is no column {shown(wanted)}; the columns are {listed}")
-
-    def _learn_router(
-        self, lessons: Lessons, folds: np.ndarray, together: np.ndarray | None, gate: bool, seed: int
-    ) -> None:
-        """Try every candidate, for every η where a shift is expected, and learn the one chosen."""
-        objective = self.objective
-        etas: tuple[float, ...] = (float(self.eta),)
-        if self.expect_shift is not None:
-            objective = objective if OBJECTIVES[objective].robust else SHIFT_OBJECTIVE
-            etas = tuple(as_number("etas", eta, least=0) for eta in self.etas)
-            if not etas:
-                raise InputError("etas is empty: give at least one number, 0 for the plain mean")
-        weights = lessons.weights.numpy()
-        self.trials_: list[Trial] = []
-        chosen: list[Trial] = []
-        for eta in etas:
-            trials = try_candidates(lessons, folds, named_objective(objective, eta), eta, gate, seed)
-            self.trials_ += trials
-            chosen.append(choose(trials, weights, together))
-        best = min(chosen, key=lambda trial: trial.log_loss)
-        self.eta_, self.choice_ = best.eta, best.kind
-        self.router_: Router = fit_chosen(best, lessons, named_objective(objective, best.eta), seed)
-        self.router_.requires_grad_(False)

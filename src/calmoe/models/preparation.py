@@ -18,6 +18,7 @@ from calmoe.validation import items, number, one_of, table, text, whole
 KINDS = ("number", "category", "date")
 MOST_CATEGORIES = 64
 LEAST_SHARE = 0.002  # of the rows: a rarer category counts as "other"
+LARGEST = 1e150  # of numbers: their squares are finite
 LINEAR = 3.0  # scaled numbers beyond ±3 grow like a logarithm: no row is far from all others
 PARTS = ("month", "weekday", "hour")
 
@@ -55,7 +56,8 @@ class Column:
             absent, parts = np.isnat(values), _date_parts(values)
             values = np.where(absent, np.nan, values.astype(np.float64) / 86_400e6)
         absent = np.isnan(values)
-        scaled = squash((np.where(absent, self.median, values) - self.median) / self.scale)
+        filled_in = np.where(absent, self.median, np.clip(values, -LARGEST, LARGEST))
+        scaled = squash((filled_in - self.median) / self.scale)
         filled = [np.where(absent, 0.0, part) for part in parts]
         return np.stack([scaled, *filled, absent], axis=1).astype(np.float32)
 
@@ -190,7 +192,7 @@ def _learn(name: str, kind: str, values: np.ndarray, weights: np.ndarray) -> Col
     absent = np.isnat(values) if kind == "date" else np.isnan(values)
     if absent.all():
         return Column(name=name, kind=kind, missing=len(values))
-    numbers, weights = numbers[~absent], weights[~absent]
+    numbers, weights = np.clip(numbers[~absent], -LARGEST, LARGEST), weights[~absent]
     low, median, high = weighted_quantiles(numbers, weights, (0.25, 0.5, 0.75))
     scale = (high - low) / 1.349  # of a normal distribution: its standard deviation
     if scale <= 0:

@@ -4,6 +4,8 @@ log f = log softmax(logsumexp_k(log r_k(x) + log softmax(log f_k / T_k)) / T), l
 of the experts. Four kinds, from the simplest to the richest; each begins where the one before it ended.
 """
 
+import math
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -11,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from calmoe.calibration.temperature_solvers import temper
+from calmoe.calibration import Temperature
+from calmoe.calibration.temperature_solvers import CalibrationWarning, temper
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.objectives import ERM, Objective, cross_entropy
@@ -20,6 +23,8 @@ KINDS = ("expert", "mean", "weights", "gate")
 HIDDEN = 16
 LEARNING_RATE, WEIGHT_DECAY, BATCH, MOST_EPOCHS, PATIENCE = 5e-3, 1e-3, 256, 60, 6
 PRIOR = 1e-3  # of the squared logarithms of weights and temperatures, from where they begin: keeps them near
+LARGEST_LOG = 3.0  # of a temperature: between 1/20 and 20
+FAINT = 1e-6  # the same for an expert alone: keeps its temperature finite
 
 
 class Lessons(NamedTuple):
@@ -130,7 +135,10 @@ def fit_constants(
 
 
 def fit_constant(router: Router, lessons: Lessons, objective: Objective) -> None:
-    """Learn temperatures and constant weights, all rows at once."""
+    """Learn temperatures and constant weights, all rows at once; a lone temperature by the exact solver."""
+    if router.kind in ("expert", "mean") and objective == ERM():
+        fit_temperature(router, lessons)
+        return
     optimizer = torch.optim.LBFGS(
         router.learned,
         max_iter=60,
@@ -139,12 +147,13 @@ def fit_constant(router: Router, lessons: Lessons, objective: Objective) -> None
         tolerance_change=1e-12,
     )
     start = [parameter.detach().clone() for parameter in router.learned]
+    prior = FAINT if router.kind == "expert" else PRIOR
 
     def loss() -> Tensor:
         optimizer.zero_grad()
         value = objective_value(objective, router(lessons.features, lessons.expert_log_probs), lessons)
         for parameter, before in zip(router.learned, start, strict=True):
-            value = value + PRIOR * (parameter - before).square().sum()
+            value = value + prior * (parameter - before).square().sum()
         value.backward()
         return value
 
@@ -153,6 +162,17 @@ def fit_constant(router: Router, lessons: Lessons, objective: Objective) -> None
         with torch.no_grad():
             for parameter, before in zip(router.learned, start, strict=True):
                 parameter.copy_(before)
+
+
+@torch.no_grad()
+def fit_temperature(router: Router, lessons: Lessons) -> None:
+    """The one temperature that an expert alone, or the mean, has to learn."""
+    log_probs = router(lessons.features, lessons.expert_log_probs).log_probs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)  # separable rows leave it at 1
+        fitted = Temperature().fit(log_probs, lessons.labels, lessons.weights).temperature_
+    place = router.log_temperatures[router.expert] if router.kind == "expert" else router.log_temperature
+    place.add_(min(max(math.log(fitted), -LARGEST_LOG), LARGEST_LOG))
 
 
 def fit_gate(
