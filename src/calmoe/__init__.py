@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calmoe.auditing import AuditReport, audit
     from calmoe.backbones.sequence_classifier import MixtureForSequenceClassification
+    from calmoe.experiments.trained import load
     from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
     from calmoe.models import CalibratedMoEClassifier, MixtureOfModels
     from calmoe.predictions import Predictions
@@ -22,6 +23,7 @@ __all__ = [
     "MixtureOutput",
     "Predictions",
     "audit",
+    "load",
     "read_predictions",
 ]
 
@@ -35,6 +37,7 @@ _HOMES = {
     "MixtureOutput": "calmoe.mixture",
     "Predictions": "calmoe.predictions",
     "audit": "calmoe.auditing",
+    "load": "calmoe.experiments.trained",
     "read_predictions": "calmoe.reading",
 }
 

@@ -20,7 +20,10 @@ AFTER_STOPPING = {
     "sweep": GOES_ON,
     "data": "stopped; the same command goes on where the download ended",
 }
-ORDER = ("run", "sweep", "report", "compare", "audit", "export", "add", "data")  # in `calmoe --help`
+ORDER = (
+    *("train", "predict", "audit", "init"),
+    *("run", "sweep", "report", "compare", "export", "add", "data"),
+)  # in `calmoe --help`
 
 
 class Commands(TyperGroup):

@@ -22,6 +22,7 @@ from calmoe.commands.options import (
     columns_asked,
 )
 from calmoe.commands.program import app, say
+from calmoe.errors import InputError
 
 
 @app.command("report")
@@ -97,25 +98,47 @@ def compare_command(
 
 @app.command("export")
 def export_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run; with --onnx also a model folder.")],
     to: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            "--to", "--out", help="A folder for METHOD-SEED/validation.safetensors and test.", **FOLDER
+            "--to",
+            "--out",
+            help="A folder for METHOD-SEED/validation.safetensors and test; with --model the model folder.",
+            **FOLDER,
         ),
-    ],
+    ] = None,
     methods: Methods = None,
     seeds: Seeds = None,
     scaled: Annotated[
         bool, typer.Option("--scaled", metavar="", help="After the temperature that validation chooses.")
     ] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Export this method's trained model, not predictions.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The seed of that model.")] = None,
+    onnx: Annotated[
+        Path | None,
+        typer.Option(help="Write the model as ONNX: preparation and temperature inside.", **FOLDER),
+    ] = None,
 ) -> None:
-    """Write the predictions of a run's models as files, to audit them or to use them elsewhere.
+    """Write the predictions of a run's models as files, or one of its models as a folder or as ONNX.
 
     Example: calmoe export runs/pacs-sketch --methods robust --seeds 42 --to predictions
 
     Then: cd predictions/robust-42; calmoe audit validation.safetensors --target test.safetensors
+
+    A model: calmoe export runs/digits --model vanilla --seed 42 --out digits-model --onnx digits.onnx
     """
+    if model is not None or onnx is not None:
+        if methods is not None or seeds is not None or scaled:
+            raise InputError("--methods, --seeds and --scaled are for predictions: give --model and --seed")
+        _export_model(run, to, model or "", seed, onnx)
+        return
+    if to is None or seed is not None:
+        raise InputError(
+            "say where to write the predictions, --to DIR; or name a model: --model METHOD --seed N --out DIR"
+        )
     from calmoe.experiments.export import export
     from calmoe.experiments.run import Run
     from calmoe.experiments.spec import parse_methods, parse_seeds
@@ -127,6 +150,21 @@ def export_command(
     for note in notes:
         say(f"note: {note}")
     say(f"{many(len(files), 'file')}, such as {files[-1]}: `calmoe audit` reads them")
+
+
+def _export_model(run: Path, to: Path | None, method: str, seed: int | None, onnx: Path | None) -> None:
+    from calmoe.experiments.trained import load
+    from calmoe.models.onnx_file import write_onnx
+
+    if to is None and onnx is None:
+        raise InputError("say where to write the model: --out DIR for a folder, --onnx FILE for ONNX")
+    loaded = load(run, method, seed)
+    if onnx is not None:
+        difference = write_onnx(loaded, onnx)
+        say(f"{onnx}: the same probabilities as PyTorch's, to {difference:.0e}")
+    if to is not None:
+        loaded.save(to)
+        say(f'the model is {to}: calmoe.load("{to}") in Python, or `calmoe predict {to} DATA --out FILE`')
 
 
 @app.command("add")

@@ -52,13 +52,16 @@ def decoded(root: Path, name: str, files: Sequence[Path], size: int) -> tuple[np
     return images, digests
 
 
-def decode(path: Path, size: int) -> np.ndarray:
-    """One image as RGB [size, size, 3]: resized (not cropped), bilinear with Pillow's antialiasing."""
+def decode(path: Path, size: int | tuple[int, int], mode: str = "RGB") -> np.ndarray:
+    """One image as [size, size, 3], or [size, size] in mode "L": resized, not cropped.
+
+    size: one number for both sides, or (height, width).
+    """
     data = path.read_bytes()
+    sides = (size, size) if isinstance(size, int) else size
     try:
         with Image.open(io.BytesIO(data)) as image:
-            rgb = _eight_bits(image, path).convert("RGB")
-            return np.asarray(rgb.resize((size, size), Image.Resampling.BILINEAR))
+            return pixels(image, path, sides, mode)
     except InputError:
         raise
     except UnidentifiedImageError:
@@ -70,7 +73,13 @@ def decode(path: Path, size: int) -> np.ndarray:
         raise InputError(f"{path} is a damaged image ({error}): replace it or delete it") from None
 
 
-def _eight_bits(image: Image.Image, path: Path) -> Image.Image:
+def pixels(image: Image.Image, name: object, size: tuple[int, int], mode: str = "RGB") -> np.ndarray:
+    """The image in this mode and size (height, width): bilinear, with Pillow's antialiasing."""
+    converted = _eight_bits(image, name).convert(mode)
+    return np.asarray(converted.resize((size[1], size[0]), Image.Resampling.BILINEAR))
+
+
+def _eight_bits(image: Image.Image, path: object) -> Image.Image:
     """16 bits as 8, value / 257; refuses wider pixels, where nobody knows what is white."""
     mode = image.mode  # Pillow's own conversion of these cuts every value at 255
     if mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
@@ -97,9 +106,9 @@ def _write(path: Path, files: Sequence[Path], size: int, threads: ThreadPoolExec
     with writing_whole(path) as stream, progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(title, total=len(files))
         for start in range(0, len(files), BLOCK):
-            for pixels in threads.map(lambda file: decode(file, size), files[start : start + BLOCK]):
-                stream.write(pixels.data)
-                digest.update(pixels.data)
+            for image in threads.map(lambda file: decode(file, size), files[start : start + BLOCK]):
+                stream.write(image.data)
+                digest.update(image.data)
                 bar.advance(task)
     write_whole(path.with_suffix(".sha256"), os.fsencode(f"{digest.hexdigest()}  {path.name}\n"))
 
@@ -108,11 +117,11 @@ def _whole(path: Path, size: int) -> np.ndarray | None:
     """The images in a cache file, if every byte is as it was written."""
     try:
         stated = path.with_suffix(".sha256").read_bytes()[:64].decode()
-        pixels = np.fromfile(path, np.uint8)
+        stored = np.fromfile(path, np.uint8)
     except (OSError, ValueError):
         return None
-    whole = hashlib.sha256(pixels.data).hexdigest() == stated
-    return pixels.reshape(-1, size, size, 3) if whole else None
+    whole = hashlib.sha256(stored.data).hexdigest() == stated
+    return stored.reshape(-1, size, size, 3) if whole else None
 
 
 def _drop_others(folder: Path, prefix: str, stem: str) -> None:

@@ -25,6 +25,7 @@ from calmoe.experiments.tensorboard_events import Events
 from calmoe.experiments.watcher import TimeUp, Watcher
 from calmoe.files import inside
 from calmoe.methods import card
+from calmoe.models.inputs import dataset_inputs, inputs_as_dict
 from calmoe.predictions import Predictions
 from calmoe.render.console import make_console, say, say_notes
 from calmoe.threads import threads
@@ -159,7 +160,8 @@ def _train_node(
     elif node.training.average:
         last = trainer.predict(state, head, views)
         predictions |= {f"last_{split}": last[split] for split in last if split != "validation_augmented"}
-    folder.finish_method(node, final, predictions, history, keep_weights)
+    inputs = inputs_as_dict(dataset_inputs(trainer.dataset))
+    folder.finish_method(node, final, predictions, history, keep_weights, inputs)
 
 
 def _pooled_alone(predictions: dict[str, Predictions]) -> dict[str, Predictions]:

@@ -206,8 +206,12 @@ class RunFolder:
         predictions: dict[str, Predictions],
         history: list[dict[str, float]],
         keep_weights: bool,
+        inputs: dict[str, Any] | None = None,
     ) -> None:
-        """Keep the predictions, the history and, if asked, the weights; checkpoints go."""
+        """Keep the predictions, the history and, if asked, the weights; checkpoints go.
+
+        inputs: how rows are prepared for the model; the header of the weights says it.
+        """
         folder = self.node(node.key)
         save_predictions(folder, predictions, method=node.method, seed=node.seed)
         write_json(folder / HISTORY, history)
@@ -216,7 +220,8 @@ class RunFolder:
             weights = {
                 k.removeprefix("model."): v for k, v in state.tensors.items() if k.startswith("model.")
             }
-            write_whole(folder / WEIGHTS, safetensors.torch.save(weights))
+            note = {"calmoe": json.dumps(inputs)} if inputs is not None else None
+            write_whole(folder / WEIGHTS, safetensors.torch.save(weights, note))
             names.append(WEIGHTS)
         seal(folder, names, key=node.key)
         _drop_states(folder)

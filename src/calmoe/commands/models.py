@@ -1,0 +1,204 @@
+"""Commands on one's own data: `calmoe train`, `calmoe init` and `calmoe predict`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calmoe.commands.options import FOLDER, Device
+from calmoe.commands.program import app, say
+from calmoe.errors import InputError
+
+if TYPE_CHECKING:
+    from calmoe.own_data.spec import TrainSpec
+
+DataPath = Annotated[
+    Path, typer.Argument(help="A table (csv, parquet, jsonl), a folder of images, or a spec (toml).")
+]
+Label = Annotated[str | None, typer.Option(help="The column to predict.")]
+Text = Annotated[str | None, typer.Option(help="Learn from the texts in this column.")]
+EncoderFolder = Annotated[
+    str | None, typer.Option(help="The model that reads the texts: a folder, or a name on the hub.")
+]
+GroupNames = Annotated[
+    list[str] | None, typer.Option("--group", help="A column to score by; repeat for more.")
+]
+Shift = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=VALUE", help="Hold these rows out as a shift; repeat for more values of the column."
+    ),
+]
+Domain = Annotated[str | None, typer.Option(help="Hold out this domain of images, DIR/domain/class.")]
+ExpectShift = Annotated[
+    str | None, typer.Option(help="A column whose values will be others in use: train against that.")
+]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat for more.")]
+Kind = Annotated[str | None, typer.Option("--model", help="auto, mixture (of models) or network.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of a network, such as epochs=10."),
+]
+HeldOut = Annotated[float | None, typer.Option(help="The share of rows to score on.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Says which rows are held out, and all else.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "--to", help="The model's folder; DATA-model if not given.", **FOLDER),
+]
+Compare = Annotated[bool, typer.Option("--compare", metavar="", help="Train the paper's methods beside it.")]
+
+
+@app.command("train")
+def train_command(
+    data: DataPath,
+    label: Label = None,
+    text: Text = None,
+    encoder: EncoderFolder = None,
+    group: GroupNames = None,
+    shift: Shift = None,
+    domain: Domain = None,
+    expect_shift: ExpectShift = None,
+    drop: Drop = None,
+    model: Kind = None,
+    settings: Set = None,
+    held_out: HeldOut = None,
+    seed: Seed = None,
+    out: Out = None,
+    compare: Compare = False,
+    device: Device = "auto",
+) -> None:
+    """Train a model on your own table, texts or images, and write its folder and its page.
+
+    Example: calmoe train credit.csv --label default --group region
+
+    Texts: calmoe train mails.csv --label topic --text body --encoder DIR
+
+    Images: calmoe train photos --domain sketch    (photos/DOMAIN/CLASS/…)
+    """
+    spec = _spec(
+        data, label, text, encoder, group, shift, domain, expect_shift, drop, model, settings, held_out,
+        seed, out, compare,
+    )  # fmt: skip
+    from calmoe.own_data.train import PAGE, train
+    from calmoe.render.console import make_console
+
+    console = make_console()
+    trained = train(spec, device, console, say)
+    for grid in trained.grids:
+        console.print(grid.rich())
+    say(f"the model is {spec.folder}, its page {spec.folder / PAGE}")
+    say(f"next: calmoe predict {spec.folder} NEW_DATA --out predictions.csv")
+    say(f"or: calmoe audit {spec.folder / 'held_out.safetensors'}")
+
+
+@app.command("init")
+def init_command(
+    data: DataPath,
+    label: Label = None,
+    text: Text = None,
+    encoder: EncoderFolder = None,
+    group: GroupNames = None,
+    shift: Shift = None,
+    domain: Domain = None,
+    expect_shift: ExpectShift = None,
+    drop: Drop = None,
+    model: Kind = None,
+    settings: Set = None,
+    held_out: HeldOut = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "--to", help="The file; DATA.toml if not given.", **FOLDER)
+    ] = None,
+) -> None:
+    """Look at the data and write a commented spec, a TOML file that `calmoe train` runs.
+
+    Example: calmoe init credit.csv --label default
+
+    Then: calmoe train credit.toml
+    """
+    import os
+
+    from calmoe.files import write_whole
+    from calmoe.own_data.spec import as_toml
+    from calmoe.own_data.train import look
+
+    spec = _spec(
+        data, label, text, encoder, group, shift, domain, expect_shift, drop, model, settings, held_out,
+        seed, None, False,
+    )  # fmt: skip
+    path = out or Path(f"{data.stem}.toml")
+    if path.suffix != ".toml":
+        raise InputError(f"{path}: a spec's name ends in .toml")
+    if os.path.lexists(path):
+        raise InputError(f"{path} is there already: remove it, or give another --out")
+    _, said, notes = look(spec)
+    for line in [*said, *(f"note: {note}" for note in notes)]:
+        say(line)
+    from dataclasses import replace
+
+    beside = Path(os.path.relpath(spec.data, path.parent))
+    write_whole(path, as_toml(replace(spec, data=beside), [*said, *notes]).encode())
+    say(f"the spec is {path}: calmoe train {path}")
+
+
+@app.command("predict")
+def predict_command(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    data: Annotated[Path, typer.Argument(help="A table, a folder of images, or one image.")],
+    out: Annotated[Path, typer.Option("--out", "--to", help="A csv, parquet or safetensors file.", **FOLDER)],
+    label: Annotated[
+        str | None, typer.Option(help="The column of true labels; the model's own if it is there.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="A column to keep, for the audit; repeat for more.")
+    ] = None,
+) -> None:
+    """Predict with a trained model; `calmoe audit` reads what it writes.
+
+    Example: calmoe predict credit-model new.csv --out predictions.csv
+    """
+    from calmoe.experiments.trained import load
+    from calmoe.own_data.predict import predict
+
+    predicted = predict(load(model), data, out, label or "", tuple(group or ()))
+    for note in predicted.notes:
+        say(f"note: {note}")
+    labelled = predicted.predictions.labels is not None
+    ending = f"calmoe audit {out}" if labelled else "without labels"
+    say(f"{len(predicted.predictions):,} predictions in {out}: {ending}")
+
+
+def _spec(
+    data: Path,
+    label: str | None,
+    text: str | None,
+    encoder: str | None,
+    group: list[str] | None,
+    shift: list[str] | None,
+    domain: str | None,
+    expect_shift: str | None,
+    drop: list[str] | None,
+    model: str | None,
+    settings: list[str] | None,
+    held_out: float | None,
+    seed: int | None,
+    out: Path | None,
+    compare: bool,
+) -> "TrainSpec":
+    """The spec of these options; those that are given change a spec in a TOML file."""
+    from dataclasses import replace
+
+    from calmoe.arrays import as_number, check_word
+    from calmoe.own_data.spec import MODELS, TrainSpec, read_spec, with_settings
+
+    spec = read_spec(data) if data.suffix == ".toml" else TrainSpec(data=data)
+    given: dict[str, Any] = {"label": label, "text": text, "encoder": encoder, "domain": domain, "seed": seed}
+    given |= {"expect_shift": expect_shift, "out": out, "compare": compare or None}
+    lists = {"groups": group, "shift": shift, "drop": drop}
+    given |= {name: tuple(values) for name, values in lists.items() if values}
+    if model is not None:
+        given["model"] = check_word("--model", model, MODELS)
+    if held_out is not None:
+        given["held_out"] = as_number("--held-out", held_out, above=0, most=0.9)
+    spec = replace(spec, **{name: value for name, value in given.items() if value is not None})
+    return with_settings(spec, settings or [])

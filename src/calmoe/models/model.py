@@ -1,0 +1,89 @@
+"""A model that predicts: the same four verbs, whatever it was trained on and wherever it comes from."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calmoe.arrays import as_numpy, as_tensor
+from calmoe.errors import InputError, shown
+from calmoe.mixture import MixtureOutput
+from calmoe.models.card import Card
+from calmoe.predictions import Predictions
+
+
+class Model:
+    """What `calmoe.load` gives. X is a table, an array, images or texts, as the model's `kind` says.
+
+    `classes` are the names of the classes, in the order of the probabilities' columns; `card` says what the
+    model was trained on, and its scores.
+    """
+
+    kind: str = ""  # what it reads: "tables", "images", "texts" or "arrays"
+    classes: list[Any]
+    card: Card
+
+    @abstractmethod
+    def output(self, X: Any) -> MixtureOutput:
+        """Mixture, routing and experts in logarithms, after every temperature."""
+
+    @abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Write the model's folder, whole or not at all."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class. [N, C]"""
+        probs = as_numpy(self.output(X).log_probs.double().exp())
+        return probs / probs.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class, by name. [N]"""
+        best = as_numpy(self.output(X).log_probs).argmax(axis=1)
+        return np.array(self.classes)[best]
+
+    def predictions(self, X: Any, y: Any = None, groups: Mapping[str, Any] | None = None) -> Predictions:
+        """Mixture, routing and experts as `calmoe.Predictions`, ready for `calmoe.audit`.
+
+        y: the true classes, by name. groups: columns by name, one value a row.
+        """
+        labels = None if y is None else as_tensor(self.codes(y))
+        columns = {name: group_column(values) for name, values in (groups or {}).items()}
+        metadata = {"dataset": self.card.dataset, "classes": [str(name) for name in self.classes]}
+        return Predictions(output=self.output(X), labels=labels, groups=columns, metadata=metadata)
+
+    def codes(self, y: Any) -> np.ndarray:
+        """Classes by name as their places in `classes`; 1, 1.0 and "1" are the same name."""
+        place = {class_name(value): i for i, value in enumerate(self.classes)}
+        names = [class_name(value) for value in np.asarray(y, dtype=object).tolist()]
+        strange = next((name for name in names if name not in place), None)
+        if strange is not None:
+            known = ", ".join(list(place)[:12]) + (", …" if len(place) > 12 else "")
+            raise InputError(f"the label {shown(strange)} is no class of the model: its classes are {known}")
+        return np.array([place[name] for name in names], dtype=np.int64)
+
+
+def class_name(value: Any) -> str:
+    """How a class is written.
+
+    >>> class_name(1.0), class_name(" yes"), class_name(True)
+    ('1', 'yes', 'True')
+    """
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def group_column(values: Any) -> np.ndarray:
+    """A group column as predictions hold it; missing values are "missing"."""
+    column = np.asarray(values)
+    if column.dtype.kind == "f" and np.isfinite(column).all() and (column == column.round()).all():
+        return column.astype(np.int64) if (np.abs(column) < 2**53).all() else column
+    if column.dtype.kind in "biuU" or (column.dtype.kind == "f" and np.isfinite(column).all()):
+        return column
+    if column.dtype.kind == "M":
+        column = column.astype("datetime64[D]").astype(str).astype(object)
+    missing = [value is None or value != value or value == "NaT" for value in column.tolist()]
+    texts = ["missing" if m else class_name(v) for v, m in zip(column.tolist(), missing, strict=True)]
+    return np.array(texts, dtype=str)

@@ -1,0 +1,91 @@
+"""What `calmoe train` understood of the data, in a few lines."""
+
+import numpy as np
+
+from calmoe.models.columns import dates_in, numbers_in
+from calmoe.own_data.parts import Labelled
+from calmoe.own_data.source import Source
+from calmoe.own_data.spec import TrainSpec
+from calmoe.render.wording import listed, many, shortened
+
+
+def describe(data: Labelled, spec: TrainSpec) -> list[str]:
+    """Lines on the rows, the classes, the columns, the groups and the split."""
+    source, parts = data.source, data.parts
+    what = {"tables": "rows", "texts": "texts", "images": "images"}[source.kind]
+    lines = [f"{source.name}: {len(source):,} {what}"]
+    if source.kind == "tables":
+        lines[0] += f", {many(len(source.columns), 'column')} to learn from"
+        lines += column_lines(source)
+    lines.append(class_line(data, spec.label))
+    for name, column in source.groups.items():
+        values, counts = np.unique(column.astype(str), return_counts=True)
+        lines.append(
+            f"group {name}: {many(len(values), 'value')}, the smallest has {many(int(counts.min()), 'row')}"
+        )
+    rest = f", {len(parts.shift):,} are the shift that is held out" if len(parts.shift) else ""
+    lines.append(f"split: {len(parts.fit):,} to learn from, {len(parts.held_out):,} to score on{rest}")
+    return lines
+
+
+def class_line(data: Labelled, label: str) -> str:
+    counts = np.bincount(data.codes, minlength=len(data.classes))
+    shares = [
+        f"{data.classes[i]} {counts[i] / counts.sum():.{1 if counts[i] < counts.sum() / 20 else 0}%}"
+        for i in np.argsort(-counts, kind="stable")
+    ]
+    return (
+        f"label {label or 'folder'}: {many(len(data.classes), 'class').replace('classs', 'classes')}, "
+        + listed(shortened(shares))
+    )
+
+
+def column_lines(source: Source) -> list[str]:
+    """How many columns are numbers, dates and categories; where values are missing; what looks like a key."""
+    kinds: dict[str, list[str]] = {"number": [], "date": [], "category": []}
+    gaps, keys = {}, []
+    for name, values in source.columns.items():
+        if values.dtype.kind == "f":
+            kind, absent = "number", np.isnan(values)
+        elif values.dtype.kind == "M":
+            kind, absent = "date", np.isnat(values)
+        else:
+            absent = np.array([value is None for value in values], dtype=bool)
+            kind = "category"
+            if numbers_in(values) is not None:
+                kind = "number"
+            elif dates_in(values) is not None:
+                kind = "date"
+        kinds[kind].append(name)
+        if absent.any():
+            gaps[name] = int(absent.sum())
+        if kind != "date" and _is_key(values):
+            keys.append(name)
+    plural = {"number": "number", "date": "date", "category": "categorie"}
+    lines = [
+        "columns: "
+        + listed([f"{len(n)} {plural[k]}s" if len(n) != 1 else f"1 {k}" for k, n in kinds.items() if n])
+    ]
+    if gaps:
+        most = sorted(gaps, key=lambda name: -gaps[name])
+        lines.append("missing values: " + listed(shortened([f"{name} {gaps[name]:,}" for name in most])))
+    if keys:
+        lines.append(
+            f"note: every row has another {listed(keys)}: leave out what only numbers rows, with --drop"
+        )
+    return lines
+
+
+def _is_key(values: np.ndarray) -> bool:
+    """Whether every row has a value of its own that is no measurement."""
+    if len(values) < 50:
+        return False
+    listed = values.tolist()
+    if len(set(listed)) < len(listed):
+        return False
+    if values.dtype == object:
+        numbers = numbers_in(values)
+        if numbers is None:
+            return True
+        values = numbers
+    return bool((values == np.round(values)).all())

@@ -1,0 +1,253 @@
+"""Train a network on images or texts: sharp steps, averaged weights, early stopping, pooled views."""
+
+import math
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+from torch import Tensor
+
+from calmoe.calibration import CalibrationWarning, Temperature
+from calmoe.data import ShiftDataset, Split
+from calmoe.data.domains import MEAN, STD
+from calmoe.data.image_cache import decode
+from calmoe.data.text import token_ids
+from calmoe.errors import InputError, check_known
+from calmoe.methods import METHODS
+from calmoe.metrics import nll
+from calmoe.mixture import MixtureClassifier
+from calmoe.models.architecture import Architecture
+from calmoe.models.inputs import Inputs, dataset_inputs
+from calmoe.models.network_model import NetworkModel, with_weights
+from calmoe.own_data.baselines import (
+    LINEAR,
+    baseline_predictions,
+    fit_baseline,
+    shrunk_images,
+    word_features,
+)
+from calmoe.own_data.parts import Labelled
+from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
+from calmoe.own_data.spec import NetworkSettings, TrainSpec
+from calmoe.predictions import Predictions
+from calmoe.progress_bar import progress_bar
+from calmoe.text_encoders import encoder_folder
+from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
+from calmoe.training.trainer import Trainer, check_model, check_weights, make_backbone, make_head
+
+METHOD = "sharp"
+SIZE, PRETRAINED_SIZE = 64, 224
+IMAGE_EPOCHS, TEXT_EPOCHS, SCRATCH_TEXT_EPOCHS = 30, 10, 60
+FROM_SCRATCH = 1e-3  # the learning rate of networks that begin with random weights
+CHECKS = 15  # of the validation log loss, at most, in a training
+
+
+class Prepared(NamedTuple):
+    """All rows as tensors, and how they and the network are to be treated."""
+
+    rows: Tensor
+    dataset: ShiftDataset
+    model: ModelSettings
+    training: TrainingSettings
+
+
+def train_network(
+    data: Labelled, spec: TrainSpec, device: torch.device, console: Console
+) -> tuple[NetworkModel, list[Row]]:
+    """The trained model, and what it and the baseline say of the parts that were held out."""
+    prepared = prepare(data, spec)
+    trainer = Trainer(prepared.dataset, prepared.model, prepared.training, device)
+    weights, epoch = _train(trainer, spec, prepared.training, console)
+    model = _finished(data, spec, prepared, weights)
+    model.card.settings["epochs"] = epoch
+    judged = {HELD_OUT: data.parts.held_out} | ({SHIFT: data.parts.shift} if len(data.parts.shift) else {})
+    ours = {part: _answered(model, prepared.rows, data, at) for part, at in judged.items()}
+    baseline = _baseline(data, prepared.rows, judged, spec.seed)
+    return model, [Row("Sharp mixture of experts", ours, ours=True), baseline]
+
+
+def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
+    """Images or texts as tensors; a network that cannot be built for them is refused."""
+    settings, source = spec.network, data.source
+    if source.kind == "texts":
+        model = ModelSettings(
+            backbone="encoder", weights=spec.encoder, pooling="mean", experts=settings.experts
+        )
+        check_weights(model, ())
+        check_model(model, (128,), ("mixture",), len(data.classes))
+        rows = token_ids(source.texts, spec.encoder)
+        mean: tuple[float, ...] = ()
+        std: tuple[float, ...] = ()
+    else:
+        model, size = _image_model(settings)
+        rows = _decoded([*source.files], size)
+        check_model(model, tuple(rows.shape[1:]), ("mixture",), len(data.classes))
+        if settings.weights:
+            check_weights(model, tuple(rows.shape[1:]))
+        mean, std = (MEAN, STD) if settings.weights else _statistics(rows[torch.from_numpy(data.parts.train)])
+    everything = Split(inputs=rows, labels=torch.from_numpy(data.codes), groups={})
+    validation = everything.take(data.parts.validation)
+    dataset = ShiftDataset(
+        name=source.name,
+        train=everything.take(data.parts.train),
+        validation=validation,
+        test=validation.take([0]),  # what is scored is scored by the finished model
+        class_names=tuple(map(str, data.classes)),
+        mean=mean,
+        std=std,
+        crop_padding=rows.shape[-1] // 8 if source.kind == "images" else 0,
+        flip=source.kind == "images",
+    )
+    return Prepared(rows, dataset, model, _training(dataset, model, settings))
+
+
+def _image_model(settings: NetworkSettings) -> tuple[ModelSettings, int]:
+    backbone = settings.backbone or "resnet18"
+    check_known("backbone for images", backbone, ("mlp", "resnet18", "resnet34", "resnet50"))
+    size = settings.size or (PRETRAINED_SIZE if settings.weights else SIZE)
+    stem = (
+        {"stem": "imagenet", "stages": 4}
+        if size >= 48 or settings.weights
+        else {"stem": "cifar", "stages": 3}
+    )
+    model = ModelSettings(
+        backbone=backbone,
+        experts=settings.experts,
+        weights=settings.weights,
+        **stem,  # type: ignore[arg-type]
+    )
+    return model, size
+
+
+def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSettings) -> TrainingSettings:
+    """The recipe: sharp steps of ρ, an average over at most a tenth of the steps, all views pooled."""
+    rows, rate = len(dataset.train), settings.learning_rate or _learning_rate(model, dataset)
+    texts = TEXT_EPOCHS if rate < FROM_SCRATCH else SCRATCH_TEXT_EPOCHS
+    epochs = settings.epochs or (texts if dataset.tokens else IMAGE_EPOCHS)
+    batch = settings.batch or max(8, min(32 if dataset.tokens else 128, rows // 10))
+    steps = epochs * math.ceil(rows / batch)
+    return TrainingSettings(
+        epochs=epochs,
+        warmup=0,
+        batch=batch,
+        learning_rate=rate,
+        weight_decay=settings.weight_decay,
+        rho=settings.rho,
+        average=max(0.0, min(settings.average, 1 - 10 / steps)),
+        views=settings.views or len(dataset.views),
+    )
+
+
+def _learning_rate(model: ModelSettings, dataset: ShiftDataset) -> float:
+    """Small where pretrained weights are only to be adapted."""
+    if model.backbone == "encoder":
+        backbone = make_backbone(model, dataset.input_shape)
+        size = sum(parameter.numel() for parameter in backbone.parameters())
+        return 2e-5 if size > 50_000_000 else 5e-5 if size > 5_000_000 else FROM_SCRATCH
+    return 1e-4 if model.weights else FROM_SCRATCH
+
+
+def _train(
+    trainer: Trainer, spec: TrainSpec, settings: TrainingSettings, console: Console
+) -> tuple[dict[str, Tensor], int]:
+    """The weights with the lowest validation log loss, and their epoch."""
+    method = METHODS[METHOD]
+    every = max(1, settings.epochs // CHECKS)
+    state = trainer.initial_state(method.head, spec.seed)
+    best, best_epoch, kept = math.inf, 0, dict(state.tensors)
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("epochs", total=settings.epochs)
+        while state.epoch < settings.epochs:
+            end = min(state.epoch + every, settings.epochs)
+            stage = Stage.of(method, 0, end)
+            state = trainer.train(stage, spec.seed, state, watch=lambda *_: bar.advance(task))
+            final = trainer.averaged(state, method.head, spec.seed) if settings.average else state
+            validation = trainer.predict(final, method.head)["validation"]
+            loss = nll(validation.output.log_probs, validation.known_labels)
+            bar.update(task, description=f"epochs  validation log loss {loss:.3f}")
+            if loss < best:
+                best, best_epoch, kept = loss, end, dict(final.tensors)
+            elif end - best_epoch >= spec.network.patience:
+                break
+    prefix = "model."
+    weights = {name.removeprefix(prefix): t for name, t in kept.items() if name.startswith(prefix)}
+    return weights, best_epoch
+
+
+def _finished(
+    data: Labelled, spec: TrainSpec, prepared: Prepared, weights: dict[str, Tensor]
+) -> NetworkModel:
+    """The model with its temperature, fitted on validation rows with all views pooled."""
+    settings, dataset = prepared.model, prepared.dataset
+    with torch.device("cpu" if settings.backbone == "encoder" else "meta"):
+        backbone = make_backbone(settings, dataset.input_shape)
+        head = make_head(settings, METHODS[METHOD].head, backbone.out_features, dataset.num_classes)
+    network = with_weights(MixtureClassifier(backbone, head), weights)
+    encoder = encoder_folder(spec.encoder) if dataset.tokens else None
+    architecture = Architecture.of(settings, network, dataset.input_shape)
+    inputs: Inputs = dataset_inputs(dataset, prepared.training.views)
+    made = NetworkModel(network, architecture, inputs, data.classes, encoder=encoder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        output = made.deployed.answer(prepared.rows[torch.from_numpy(data.parts.validation)])
+        labels = torch.from_numpy(data.codes[data.parts.validation])
+        fitted = Temperature().fit(output.log_probs, labels)
+    made.deployed.temperature = min(max(fitted.temperature_, 0.1), 10.0)
+    return made
+
+
+def _answered(model: NetworkModel, rows: Tensor, data: Labelled, at: np.ndarray) -> Predictions:
+    output = model.deployed.answer(rows[torch.from_numpy(at)])
+    part = data.source.take(at)
+    return Predictions(output=output, labels=torch.from_numpy(data.codes[at]), groups=part.groups)
+
+
+def _baseline(data: Labelled, rows: Tensor, judged: dict[str, np.ndarray], seed: int) -> Row:
+    """Logistic regression on words, or on shrunk images."""
+    fit = data.parts.fit
+    if data.source.kind == "texts":
+        texts = data.source.texts
+        vectorizer = word_features([texts[i] for i in fit])
+        features = vectorizer.transform(texts)
+    else:
+        features = shrunk_images(rows.numpy())
+    prior = np.bincount(data.codes[fit], minlength=len(data.classes)) / len(fit)
+    model = fit_baseline(LINEAR, features[fit], data.codes[fit], seed)
+    answers = {
+        part: baseline_predictions(model, features[at], data.codes[at], data.source.take(at).groups, prior)
+        for part, at in judged.items()
+    }
+    return Row(f"{LINEAR} on {'words' if data.source.kind == 'texts' else 'pixels'}", answers)
+
+
+def _decoded(files: list[Path], size: int) -> Tensor:
+    """uint8 [N, 3, size, size], channels last in memory."""
+    with (
+        ThreadPoolExecutor() as threads,
+        progress_bar(MofNCompleteColumn(), TimeRemainingColumn(), transient=True) as bar,
+    ):
+        task = bar.add_task("images", total=len(files))
+        pixels = np.empty((len(files), size, size, 3), np.uint8)
+        for i, image in enumerate(threads.map(lambda file: decode(file, size), files)):
+            pixels[i] = image
+            bar.advance(task)
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
+
+
+def _statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, for pixels in [0, 1]."""
+    pixels = images.permute(1, 0, 2, 3).flatten(1).double() / 255
+    means = [round(float(value), 4) for value in pixels.mean(dim=1)]
+    stds = [max(0.01, round(float(value), 4)) for value in pixels.std(dim=1)]
+    return tuple(means), tuple(stds)
+
+
+def check_encoder(spec: TrainSpec) -> None:
+    """Refuse texts without a model that reads them."""
+    if not spec.encoder:
+        raise InputError("texts need a model that reads them: --encoder DIR, such as a folder of DistilBERT")

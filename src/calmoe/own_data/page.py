@@ -1,0 +1,88 @@
+"""The page of a model: what it was given, how well it does beside baselines, and what to do next."""
+
+from calmoe.metrics import reliability
+from calmoe.models.card import Card
+from calmoe.own_data.parts import Labelled
+from calmoe.own_data.scores import HELD_OUT, SHIFT, Row, group_grid, score_grids, scores
+from calmoe.render.drawing import FULL, Drawn, new_figure, rendered
+from calmoe.render.page import Code, Page, Picture, Point, Section, footer
+from calmoe.render.plots import plot_reliability
+from calmoe.render.wording import decimal, many
+
+
+def make_page(
+    data: Labelled, rows: list[Row], card: Card, said: list[str], notes: list[str], command: str
+) -> str:
+    """The whole page as HTML."""
+    ours = next(row for row in rows if row.ours)
+    grid, small = group_grid(ours.parts[HELD_OUT])
+    sections = [
+        Section(
+            heading="Scores",
+            how="Lower is better for log loss, ECE and Brier score. The lowest log loss is bold. Baselines "
+            "cost nothing: where the model is no better than they are, use them.",
+            tables=score_grids(rows),
+            figures=[_reliability(ours)],
+        )
+    ]
+    if grid is not None:
+        sections.append(Section(heading="Groups", tables=[grid], notes=small))
+    page = Page(
+        title=f"A model for {card.label or card.dataset}",
+        subtitle=f"{card.method}, trained on {many(card.rows, 'row')} of {card.dataset}",
+        summary=[
+            Point("Result", _result(rows)),
+            Point("Data", bullets=[*said, *notes]),
+            Point(
+                "Next",
+                "calmoe predict writes predictions for new rows; calmoe audit says what a shift may do to "
+                "them. The folder's held_out.safetensors is ready for it.",
+            ),
+        ],
+        sections=sections,
+        facts={
+            "command": Code(command),
+            "seed": str(card.seed),
+            "data (SHA-256)": card.digest,
+            "calmoe": card.calmoe + (f", commit {card.commit}" if card.commit else ""),
+            **{name: str(value) for name, value in card.settings.items()},
+        },
+        footer=footer(),
+    )
+    return page.html()
+
+
+def _result(rows: list[Row]) -> str:
+    """Our log loss beside the best baseline's, on each part."""
+    ours = next(row for row in rows if row.ours)
+    others = [row for row in rows if not row.ours]
+    sentences = []
+    for part in (HELD_OUT, SHIFT):
+        if part not in ours.parts:
+            continue
+        own = scores(ours.parts[part])
+        best = min(others, key=lambda row: scores(row.parts[part])["log_loss"])
+        other = scores(best.parts[part])
+        where = "On rows held out" if part == HELD_OUT else "On the shift"
+        sentences.append(
+            f"{where}: log loss {decimal(own['log_loss'])}, ECE {decimal(own['ece'])}, accuracy "
+            f"{decimal(own['accuracy'])}; {best.name.lower()} has {decimal(other['log_loss'])}, "
+            f"{decimal(other['ece'])} and {decimal(other['accuracy'])}."
+        )
+    return " ".join(sentences)
+
+
+def _reliability(ours: Row) -> Picture:
+    """Accuracy against confidence, a panel a part."""
+    figure = new_figure(FULL, 2.6)
+    panels = figure.subplots(1, len(ours.parts), squeeze=False)[0]
+    for axes, (part, predictions) in zip(panels, ours.parts.items(), strict=True):
+        plot_reliability(reliability(predictions.output.probs, predictions.known_labels), axes)
+        axes.set_title(part)
+    alt = "Accuracy against confidence, bin by bin."
+    return Picture(
+        name="reliability",
+        png=rendered(Drawn(figure, alt), "png"),
+        alt=alt,
+        caption="Accuracy against confidence. A model whose probabilities are true lies on the dotted line.",
+    )

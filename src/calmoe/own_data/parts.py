@@ -1,0 +1,118 @@
+"""Which rows train, which stop the training, which are scored, and which are the shift that was held out."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from calmoe.data.splits import stratified_holdout
+from calmoe.errors import InputError, shown
+from calmoe.models.columns import numbers_in
+from calmoe.own_data.source import DOMAIN, Source
+from calmoe.own_data.spec import TrainSpec
+
+FEWEST_ROWS = 20
+MOST_CLASSES = 200
+VALIDATION = 0.15  # of the rows that are not held out
+
+
+class Parts(NamedTuple):
+    """Rows by number. `fit` is train and validation together."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    held_out: np.ndarray
+    shift: np.ndarray
+
+    @property
+    def fit(self) -> np.ndarray:
+        return np.sort(np.concatenate([self.train, self.validation]))
+
+
+class Labelled(NamedTuple):
+    """The rows that have a label, their classes, and notes on what was left out."""
+
+    source: Source
+    classes: list[str] | list[int]
+    codes: np.ndarray  # [N]
+    parts: Parts
+    notes: list[str]
+
+
+def divide(source: Source, spec: TrainSpec) -> Labelled:
+    """Leave out rows without a label, hold out the shift, split the rest by class at random."""
+    notes = []
+    known = np.array([label is not None for label in source.labels], dtype=bool)
+    if not known.all():
+        notes.append(f"{int((~known).sum()):,} rows have no label and are left out")
+        source = source.take(np.flatnonzero(known))
+    if len(source) < FEWEST_ROWS:
+        raise InputError(f"{source.name} has {len(source)} labelled rows: at least {FEWEST_ROWS} are needed")
+    shift = _shifted(source, spec)
+    usual = np.flatnonzero(~shift)
+    if len(usual) < FEWEST_ROWS:
+        raise InputError(
+            f"{len(usual)} rows are left to learn from, at least {FEWEST_ROWS} are needed: hold out less"
+        )
+    classes = _classes(source.labels[usual], spec.label)
+    unseen = shift & ~np.isin(source.labels.astype(str), [str(name) for name in classes])
+    if unseen.any():
+        notes.append(f"{int(unseen.sum()):,} rows of the shift have classes that no other row has: left out")
+        kept = np.flatnonzero(~unseen)
+        source, shift = source.take(kept), shift[kept]
+        usual = np.flatnonzero(~shift)
+    place = {str(name): i for i, name in enumerate(classes)}
+    codes = np.array([place[label] for label in source.labels], dtype=np.int64)
+    fit, held_out = stratified_holdout(codes[usual], spec.held_out, spec.seed)
+    train, validation = stratified_holdout(codes[usual[fit]], VALIDATION, spec.seed + 1)
+    counts = np.bincount(codes[usual], minlength=len(classes))
+    if rare := [str(classes[i]) for i in np.flatnonzero(counts < 10)]:
+        listed = ", ".join(rare[:5]) + (", …" if len(rare) > 5 else "")
+        notes.append(f"fewer than 10 rows of {listed}: their probabilities will be rough")
+    parts = Parts(usual[fit[train]], usual[fit[validation]], usual[held_out], np.flatnonzero(shift))
+    return Labelled(source, classes, codes, parts, notes)
+
+
+def _shifted(source: Source, spec: TrainSpec) -> np.ndarray:
+    """Which rows are the shift."""
+    column, values = spec.shifted
+    if spec.domain:
+        if column:
+            raise InputError("give --shift or --domain, not both")
+        if DOMAIN not in source.groups:
+            raise InputError(f"{source.name} has no domains: put images in DIR/domain/class")
+        column, values = DOMAIN, [spec.domain]
+    if not column:
+        return np.zeros(len(source), dtype=bool)
+    texts = source.groups[column].astype(str)
+    mask = np.isin(texts, values)
+    known, counts = np.unique(texts, return_counts=True)
+    if strange := [value for value in values if value not in known]:
+        listed = ", ".join(known[np.argsort(-counts)][:8]) + (", …" if len(known) > 8 else "")
+        raise InputError(f"{column} is never {shown(strange[0])}: its values are {listed}")
+    return mask
+
+
+def _classes(labels: np.ndarray, label: str) -> list[str] | list[int]:
+    """The classes in order: whole numbers where all of them are."""
+    names = sorted(set(labels.tolist()))
+    what = f"the label {shown(label)}" if label else "the data"
+    if len(names) < 2:
+        only = f", {shown(names[0])}" if names else ""
+        raise InputError(f"{what} has one class only{only}: at least two are needed")
+    if len(names) > MOST_CLASSES or (len(names) > 20 and (2 * len(names) > len(labels) or _measured(names))):
+        raise InputError(
+            f"{what} has {len(names):,} different values in {len(labels):,} rows: calmoe predicts classes, "
+            f"at most {MOST_CLASSES}; make ranges of numbers, or name another column with --label"
+        )
+    try:
+        if all(str(int(name)) == name and abs(int(name)) < 2**53 for name in names):
+            return sorted(map(int, names))
+    except ValueError:
+        pass
+    return names
+
+
+def _measured(names: list[str]) -> bool:
+    """Whether the labels are numbers with decimals, which are measured rather than counted."""
+    numbers = numbers_in(names)
+    return numbers is not None and bool((numbers != numbers.round()).any())

@@ -1,0 +1,112 @@
+"""`calmoe predict`: a model's predictions for a table, texts or images, in a file for `calmoe audit`."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calmoe.arrays import as_numpy
+from calmoe.errors import InputError
+from calmoe.files import legible, writing_whole
+from calmoe.models.model import Model
+from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
+from calmoe.own_data.tables import read_table
+from calmoe.predictions import Predictions
+
+KINDS = (".csv", ".parquet", ".safetensors")
+
+
+class Predicted(NamedTuple):
+    """The predictions, and notes on labels and groups."""
+
+    predictions: Predictions
+    notes: list[str]
+
+
+def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[str, ...] = ()) -> Predicted:
+    """Predict every row of `data`, and write `out`."""
+    if out.suffix not in KINDS:
+        raise InputError(f"{legible(out)}: predictions are written as {', '.join(KINDS)}: end the name so")
+    if not out.parent.is_dir():
+        raise InputError(f"{legible(out)}: there is no folder {legible(out.parent)}: create it first")
+    if not data.exists():
+        raise InputError(f"there is no file or folder {legible(data)}")
+    source, notes = _read(model, data, label, groups)
+    labels: Any = None
+    if len(source.labels):
+        unknown = sum(value is None for value in source.labels)
+        if unknown:
+            notes.append(f"{unknown:,} rows have no label: the predictions are written without labels")
+        else:
+            labels = source.labels
+    predictions = model.predictions(source.inputs, labels, source.groups)
+    names = [legible(path.relative_to(data) if data.is_dir() else path.name) for path in source.files]
+    write_predictions(predictions, model, out, names)
+    return Predicted(predictions, notes)
+
+
+def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tuple[Source, list[str]]:
+    if model.kind == "arrays":
+        raise InputError("this model takes arrays: load it in Python, calmoe.load(folder).predictions(X)")
+    if model.kind == "images":
+        source = read_images(data, labelled=False)
+        classes = {str(name) for name in model.classes}
+        if len(source.labels) and not {*source.labels} <= classes:
+            strange = min({*source.labels} - classes)
+            note = (
+                f"the folder {strange} is no class of the model: the predictions are written without labels"
+            )
+            return Source(**vars(source) | {"labels": np.empty(0, dtype=object)}), [*source.notes, note]
+        return source, list(source.notes)
+    if data.is_dir():
+        raise InputError(f"{legible(data)} is a folder: this model takes {model.kind}, give a file")
+    there = read_table(data).columns  # which of the model's columns it has
+    wanted = label or (model.card.label if model.card.label in there else "")
+    named = groups or tuple(name for name in model.card.groups if name in there and name != DOMAIN)
+    text = model.card.text if model.kind == "texts" else ""
+    if model.kind == "texts" and not text:
+        raise InputError("the model's card names no column of texts: load it in Python, calmoe.load(folder)")
+    source = read_rows(data, label=wanted, text=text, groups=named)
+    return source, list(source.notes)
+
+
+def write_predictions(predictions: Predictions, model: Model, path: Path, files: list[str]) -> None:
+    """One file, whole or not at all; tables have the columns that `calmoe audit` knows, and `predicted`."""
+    if path.suffix == ".safetensors":
+        predictions.save(path)
+        return
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    table = pyarrow.table(columns_of(predictions, model, files))
+    with writing_whole(path) as stream:
+        if path.suffix == ".csv":
+            csv.write_csv(table, stream)
+        else:
+            parquet.write_table(table, stream)
+
+
+def columns_of(predictions: Predictions, model: Model, files: list[str]) -> dict[str, Any]:
+    """Columns by name: predicted, label, prob_0, …, routing_0, …, expert_0_prob_0, …, groups."""
+    output = predictions.output
+    classes = np.array([str(name) for name in model.classes])
+    columns: dict[str, Any] = {"file": files} if files else {}
+    columns["predicted"] = classes[as_numpy(output.predicted)].tolist()
+    if predictions.labels is not None:
+        columns["label"] = as_numpy(predictions.labels)
+    probs, routing, experts = (
+        as_numpy(part.double()) for part in (output.probs, output.routing, output.expert_probs)
+    )
+    columns |= {f"prob_{c}": probs[:, c] for c in range(probs.shape[1])}
+    if routing.shape[1] > 1:
+        columns |= {f"routing_{k}": routing[:, k] for k in range(routing.shape[1])}
+        columns |= {
+            f"expert_{k}_prob_{c}": experts[:, k, c]
+            for k in range(experts.shape[1])
+            for c in range(experts.shape[2])
+        }
+    taken = set(columns)
+    return columns | {
+        f"group_{name}" if name in taken else name: column.tolist() if column.dtype.kind == "U" else column
+        for name, column in predictions.groups.items()
+    }

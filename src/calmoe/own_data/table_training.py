@@ -1,0 +1,98 @@
+"""Train on a table: a mixture of models, or one network, beside the baselines."""
+
+import warnings
+
+import numpy as np
+
+from calmoe.errors import InputError
+from calmoe.models import CalibratedMoEClassifier, MixtureOfModels, Preparation
+from calmoe.models.card import Card
+from calmoe.models.classifier import TableClassifier
+from calmoe.models.table_model import TableModel
+from calmoe.own_data.baselines import BOOSTED, LINEAR, baseline_predictions, fit_baseline
+from calmoe.own_data.parts import Labelled
+from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
+from calmoe.own_data.spec import TrainSpec
+from calmoe.predictions import Predictions
+
+EXPERTS = {LINEAR: "linear", BOOSTED: "boosting"}  # the experts of a mixture that are baselines by themselves
+
+
+def check_libraries(spec: TrainSpec) -> None:
+    """Refuse, before anything is trained, a model that could not be saved."""
+    if spec.model == "network":
+        return
+    try:
+        import skops.io  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "a mixture of models is saved with skops: pip install 'calmoe[skops]', or give --model network"
+        ) from None
+
+
+def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]:
+    """The fitted model, and what it and the baselines say of the parts that were held out."""
+    source, parts, rows = data.source, data.parts, data.parts.fit
+    columns = {name: values[rows] for name, values in source.columns.items()}
+    labels = np.array(data.classes, dtype=object if isinstance(data.classes[0], str) else np.int64)
+    if not Preparation().fit(columns).kept:
+        raise InputError(f"no column of {source.name} tells anything: each has one value only, or all differ")
+    estimator = make_estimator(spec)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            estimator.fit(columns, labels[data.codes[rows]])
+    except InputError:
+        raise
+    except ValueError as error:  # scikit-learn's refusals, some of several lines
+        raise InputError(f"{source.name} cannot be learned from ({' '.join(str(error).split())})") from None
+    model = TableModel(estimator, Card())
+    title = "Mixture of models" if isinstance(estimator, MixtureOfModels) else "Calibrated network"
+    judged = {HELD_OUT: parts.held_out} | ({SHIFT: parts.shift} if len(parts.shift) else {})
+    ours = {part: _predicted(model, data, at) for part, at in judged.items()}
+    return model, [Row(title, ours, ours=True), *_baselines(estimator, data, judged, spec.seed)]
+
+
+def make_estimator(spec: TrainSpec) -> MixtureOfModels | CalibratedMoEClassifier:
+    """The estimator that the spec asks for, not fitted."""
+    if spec.model == "network":
+        network = spec.network
+        return CalibratedMoEClassifier(
+            num_experts=network.experts,
+            rho=network.rho,
+            max_epochs=network.epochs or 100,
+            patience=network.patience,
+            batch_size=network.batch or 128,
+            learning_rate=network.learning_rate or 1e-3,
+            random_state=spec.seed,
+        )
+    return MixtureOfModels(expect_shift=spec.expect_shift or None, random_state=spec.seed)
+
+
+def _predicted(model: TableModel, data: Labelled, rows: np.ndarray) -> Predictions:
+    part = data.source.take(rows)
+    return model.predictions(part.columns, part.labels, part.groups)
+
+
+def _baselines(
+    estimator: TableClassifier, data: Labelled, judged: dict[str, np.ndarray], seed: int
+) -> list[Row]:
+    """Both baselines; where the mixture has them as experts, these, which are fitted already."""
+    preparation, source = estimator.preparation_, data.source
+    fitted = dict(getattr(estimator, "experts_", []))
+    prior = np.bincount(data.codes[data.parts.fit], minlength=len(data.classes)) / len(data.parts.fit)
+    features = {part: preparation.transform(source.take(at).columns) for part, at in judged.items()}
+    rows = []
+    for name, expert in EXPERTS.items():
+        model = fitted.get(expert)
+        if model is None:
+            train = preparation.transform(source.take(data.parts.fit).columns)
+            model = fit_baseline(name, train, data.codes[data.parts.fit], seed)
+        answers = {
+            part: baseline_predictions(
+                model, features[part].astype(np.float64), data.codes[at], source.take(at).groups, prior
+            )
+            for part, at in judged.items()
+        }
+        rows.append(Row(name, answers))
+    return rows

@@ -1,0 +1,148 @@
+"""`calmoe train`: look at the data, say what was understood, train, score, write the folder whole."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+import calmoe
+from calmoe.errors import InputError, check_known
+from calmoe.experiments.environment import describe as session
+from calmoe.experiments.preparation import pick_device
+from calmoe.files import legible, write_whole
+from calmoe.models.card import Card
+from calmoe.models.folder import new_folder, write_model
+from calmoe.models.model import Model
+from calmoe.own_data.describe import describe
+from calmoe.own_data.parts import Labelled, divide
+from calmoe.own_data.scores import Row, scores
+from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
+from calmoe.own_data.spec import TrainSpec
+from calmoe.render.grid import Grid
+from calmoe.threads import threads
+
+PAGE = "report.html"
+
+
+class Trained(NamedTuple):
+    """The model, the rows of its tables, and these tables."""
+
+    model: Model
+    rows: list[Row]
+    grids: list[Grid]
+
+
+def read_source(spec: TrainSpec) -> Source:
+    """The spec's data; an InputError names what is not there."""
+    if not spec.data.exists():
+        raise InputError(f"there is no file or folder {legible(spec.data)}")
+    column = spec.shifted[0]
+    if spec.data.is_dir():
+        if spec.label or spec.text:
+            raise InputError(f"{legible(spec.data)} is a folder of images: its class folders are the labels")
+        source = read_images(spec.data)
+        if column and column != DOMAIN:
+            raise InputError(f"images have no column {column!r}: hold out a domain with --domain NAME")
+        return source
+    if not spec.label:
+        raise InputError("say which column to predict: --label COLUMN")
+    groups = [*spec.groups, *([column] if column else [])]
+    return read_rows(spec.data, label=spec.label, text=spec.text, groups=groups, drop=spec.drop)
+
+
+def look(spec: TrainSpec) -> tuple[Labelled, list[str], list[str]]:
+    """The rows, split; what was understood; notes."""
+    source = read_source(spec)
+    if source.kind != "tables" and spec.expect_shift:
+        raise InputError("--expect-shift is for tables: it names one of their columns")
+    if spec.expect_shift:
+        check_known("column to learn from", spec.expect_shift, source.columns)
+    data = divide(source, spec)
+    return data, describe(data, spec), [*source.notes, *data.notes]
+
+
+def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], None]) -> Trained:
+    """Train, score, and write the folder: all of it or nothing."""
+    from calmoe.own_data.page import make_page
+    from calmoe.own_data.scores import score_grids
+
+    where = pick_device(device)
+    model: Model
+    with new_folder(spec.folder) as place:
+        data, said, notes = look(spec)
+        for line in [*said, *(f"note: {note}" for note in notes)]:
+            say(line)
+        if data.source.kind == "tables":
+            from calmoe.own_data.table_training import check_libraries, train_table
+
+            check_libraries(spec)
+            with console.status("training …"):
+                model, rows = train_table(data, spec)
+        else:
+            from calmoe.own_data.network_training import check_encoder, train_network
+
+            if data.source.kind == "texts":
+                check_encoder(spec)
+            with threads(2):
+                model, rows = train_network(data, spec, where, console)
+        if spec.compare:
+            from calmoe.own_data.compare import compare
+
+            rows += compare(model, data, spec, where, console)
+        ours = next(row for row in rows if row.ours)
+        model.card = make_card(model, data, spec, session(where)["commit"] or "", ours)
+        command = shlex.join(["calmoe", "train", spec.data.name, *options(spec)])
+        write_model(model, place)
+        page = make_page(data, rows, model.card, said, notes, command)
+        write_whole(place / PAGE, page.encode())
+        for part, predictions in ours.parts.items():
+            predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
+    return Trained(model, rows, score_grids(rows))
+
+
+def make_card(model: Model, data: Labelled, spec: TrainSpec, commit: str, ours: Row) -> Card:
+    settings: dict[str, Any] = {"held_out": spec.held_out, "expect_shift": spec.expect_shift}
+    if data.source.kind != "tables" or spec.model == "network":
+        network = {name: value for name, value in asdict(spec.network).items() if value not in (None, "")}
+        settings |= network | model.card.settings
+    split = json.dumps([list(spec.shift), spec.domain, spec.held_out, spec.seed])
+    return Card(
+        dataset=data.source.name,
+        method=ours.name,
+        rows=len(data.parts.fit),
+        digest=data.source.digest,
+        label=spec.label,
+        text=spec.text,
+        columns=tuple(data.source.columns),
+        groups=tuple(data.source.groups),
+        seed=spec.seed,
+        settings=settings | {"split": split},
+        scores={part: scores(predictions) for part, predictions in ours.parts.items()},
+        calmoe=calmoe.__version__,
+        commit=commit,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def options(spec: TrainSpec) -> list[str]:
+    """The options that make this spec again."""
+    listed: list[str] = []
+    for name in ("label", "text", "domain", "expect_shift"):
+        if value := getattr(spec, name):
+            listed += [f"--{name.replace('_', '-')}", value]
+    for name, option in (("groups", "--group"), ("shift", "--shift"), ("drop", "--drop")):
+        for value in getattr(spec, name):
+            listed += [option, value]
+    if spec.encoder:
+        listed += ["--encoder", spec.encoder]
+    if spec.model != "auto":
+        listed += ["--model", spec.model]
+    default = replace(spec.network.__class__())
+    for name, value in asdict(spec.network).items():
+        if value != getattr(default, name):
+            listed += ["--set", f"{name}={value}"]
+    return [*listed, "--seed", str(spec.seed), *(["--compare"] if spec.compare else [])]

@@ -1,0 +1,209 @@
+"""calmoe train, predict, audit and init, from an empty folder, on data as people have them."""
+
+import csv
+import json
+import random
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import calmoe
+from calmoe.commands import app
+from calmoe.metrics import nll
+from calmoe.predictions import Predictions
+from encoders import save_encoder
+from image_folders import write_images
+
+NETWORK = ("--model", "network", "--set", "epochs=4")
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def done(*arguments):
+    result = command(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*arguments):
+    result = command(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def write_credit(path, rows=400, seed=0):
+    """A table of credits with gaps, dates, a rare class of default and a region of three rows."""
+    rng = np.random.default_rng(seed)
+    income, age = rng.lognormal(10, 0.5, rows).round(2), rng.integers(18, 80, rows)
+    risk = rng.random(rows) < 0.1 + 0.2 * (income < 20_000)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["Kunde", "Einkommen", "age", "größe", "seit", "region", "unit", "default"])
+        for i in range(rows):
+            region = "islands" if i < 3 else ["north", "south"][i % 2]
+            since, size, gap = f"20{i % 20:02}-03-01", ["klein", "groß"][i % 2], i % 7 == 0
+            label = ["no", "yes"][int(risk[i])]
+            writer.writerow([f"K{i}", "" if gap else income[i], age[i], size, since, region, "EUR", label])
+    return path
+
+
+def reported(folder, part="held out"):
+    return calmoe.load(folder).card.scores[part]
+
+
+def test_a_table_in_three_commands(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv")
+    told = done("train", path, "--label", "default", "--group", "region", *NETWORK)
+    assert "label default: 2 classes, no " in told
+    assert "missing values: Einkommen 58" in told
+    assert "group region: 3 values, the smallest has 3 rows" in told
+    assert "every row has another Kunde" in told
+    for row in ("Calibrated network", "Logistic regression", "Gradient boosting"):
+        assert row in told
+    folder = tmp_path / "credit-model"
+    names = {path.name for path in folder.iterdir()}
+    assert {"model.json", "model.safetensors", "card.json", "README.md", "report.html"} <= names
+    told = done("predict", folder, path, "--out", "p.csv")
+    assert "400 predictions in p.csv: calmoe audit p.csv" in told
+    assert "ECE" in done("audit", "p.csv")
+    assert "end the name so" in refused("predict", folder, path, "--out", "p.txt")
+
+
+def test_what_was_reported_is_what_the_folder_predicts(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv")
+    done("train", path, "--label", "default", "--shift", "region=south", *NETWORK, "--out", "m")
+    model, rows = calmoe.load("m"), list(csv.DictReader(path.open(encoding="utf-8")))
+    south = [row for row in rows if row["region"] == "south"]
+    table = {name: [row[name] or None for row in south] for name in rows[0]}
+    predictions = model.predictions(table, [row["default"] for row in south])
+    scores = model.card.scores["shift"]
+    assert scores["rows"] == len(south)
+    assert nll(predictions.output.log_probs, predictions.known_labels) == pytest.approx(
+        scores["log_loss"], abs=1e-9
+    )
+    saved = Predictions.load("m/shift.safetensors")
+    difference = (saved.output.log_probs - predictions.output.log_probs).abs().max()
+    assert float(difference) < 1e-6
+    reordered = {name: table[name] for name in reversed(table)}
+    np.testing.assert_array_equal(model.predict_proba(reordered), model.predict_proba(table))
+
+
+def test_a_mixture_of_models_is_the_default_for_tables(tmp_path, unrendered):
+    pytest.importorskip("skops", reason="the skops extra is not installed")
+    path = write_credit(tmp_path / "credit.csv", rows=200)
+    told = done("train", path, "--label", "default", "--drop", "Kunde")
+    assert "Mixture of models" in told
+    assert "Kunde" not in calmoe.load("credit-model").columns
+    done("predict", "credit-model", path, "--out", "p.safetensors")
+    assert len(Predictions.load("p.safetensors")) == 200
+
+
+def test_data_frames_and_files_give_the_same(tmp_path, unrendered):
+    pandas = pytest.importorskip("pandas")
+    path = write_credit(tmp_path / "credit.csv")
+    done("train", path, "--label", "default", *NETWORK)
+    model = calmoe.load("credit-model")
+    done("predict", "credit-model", path, "--out", "p.parquet")
+    frame = pandas.read_csv(path)
+    ours = model.predictions(frame, frame["default"], {"region": frame["region"]})
+    stored = Predictions.load("p.parquet")
+    np.testing.assert_allclose(ours.output.probs, stored.output.probs, atol=1e-9)
+    assert (ours.known_labels == stored.known_labels).all()
+    assert set(model.predict(frame)) <= {"no", "yes"}
+    with pytest.raises(calmoe.errors.InputError, match="the table has no column 'age'"):
+        model.predict(frame.drop(columns="age"))
+
+
+def test_texts_of_any_classes(tmp_path, unrendered):
+    encoder, generator = save_encoder(tmp_path / "encoder"), random.Random(0)
+    with (tmp_path / "mails.jsonl").open("w") as stream:
+        for _ in range(90):
+            label, word = generator.choice([("sehr gut", "good"), ("mittel", "kind"), ("übel", "awful")])
+            text = " ".join(["you", "are", word, *generator.choices(["a", "the", "man"], k=3)])
+            stream.write(json.dumps({"body": text, "urteil": label, "kanal": generator.choice("ab")}) + "\n")
+    options = ("--label", "urteil", "--text", "body", "--group", "kanal")
+    told = done("train", "mails.jsonl", *options, "--encoder", encoder, "--set", "epochs=2")
+    assert "Logistic regression on words" in told
+    (tmp_path / "encoder").rename(tmp_path / "gone")
+    model = calmoe.load("mails-model")
+    assert model.classes == ["mittel", "sehr gut", "übel"]
+    assert model.predict_proba(["you are good", ""]).shape == (2, 3)
+    done("predict", "mails-model", "mails.jsonl", "--out", "p.csv")
+    assert set(Predictions.load("p.csv").groups["kanal"]) == {"a", "b"}
+    assert "texts need a model" in refused("train", "mails.jsonl", *options, "--out", "other")
+
+
+def test_images_in_two_domains(tmp_path, unrendered):
+    write_images(tmp_path / "photos", domains=("photo", "sketch"), count=12)
+    small = ("--set", "backbone=mlp", "--set", "size=8", "--set", "epochs=3")
+    told = done("train", "photos", "--domain", "sketch", *small)
+    assert "36 are the shift that is held out" in told
+    assert "Logistic regression on pixels" in told
+    done("predict", "photos-model", "photos/sketch", "--out", "p.csv")
+    predictions, model = Predictions.load("p.csv"), calmoe.load("photos-model")
+    loss = nll(predictions.output.log_probs, predictions.known_labels)
+    assert loss == pytest.approx(reported("photos-model", "shift")["log_loss"], abs=1e-6)
+    files = sorted((tmp_path / "photos" / "sketch" / "owl").iterdir())
+    assert set(model.predict(files)) <= {"cat", "dog", "owl"}
+
+
+def test_the_papers_methods_beside_it(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv", rows=200)
+    told = done("train", path, "--label", "default", *NETWORK, "--compare")
+    for title in ("Single Expert", "Vanilla MoE", "MoCaE", "FGR", "Robust MoE", "Robust Filtered"):
+        assert title in told
+
+
+def test_init_writes_a_spec_that_train_runs(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv", rows=120)
+    (tmp_path / "specs").mkdir()
+    done("init", path, "--label", "default", "--group", "region", *NETWORK, "--out", "specs/mine.toml")
+    text = (tmp_path / "specs" / "mine.toml").read_text()
+    assert 'data = "../credit.csv"' in text
+    assert text.startswith("# credit: 120 rows, 7 columns to learn from\n")
+    done("train", "specs/mine.toml")
+    assert reported("specs/credit-model")["rows"] == 24
+    assert "is there already" in refused("init", path, "--label", "default", "--out", "specs/mine.toml")
+    (tmp_path / "bad.toml").write_text('data = "credit.csv"\nlabell = "x"\n')
+    assert "did you mean 'label'?" in refused("train", "bad.toml")
+
+
+def test_refusals_leave_nothing_behind(tmp_path):
+    write_credit(tmp_path / "credit.csv", rows=60)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("mine")
+    before = {path.name for path in tmp_path.iterdir()}
+    label = ("--label", "default", *NETWORK)
+    for told, arguments in {
+        "--label COLUMN": ("credit.csv",),
+        "did you mean 'default'?": ("credit.csv", "--label", "defalt"),
+        "there is no file or folder": ("nothing.csv", *label),
+        "region is never 'east'": ("credit.csv", *label, "--shift", "region=east"),
+        "a shift is written COLUMN=VALUE": ("credit.csv", *label, "--shift", "region"),
+        "different values in 60 rows": ("credit.csv", "--label", "Kunde"),
+        "one class only": ("credit.csv", "--label", "unit"),
+        "taken is there already": ("credit.csv", *label, "--out", "taken"),
+        "rows are left to learn from": (
+            "credit.csv",
+            *label,
+            "--shift",
+            "region=north",
+            "--shift",
+            "region=south",
+        ),
+        "unknown setting 'epoch'": ("credit.csv", "--label", "default", "--set", "epoch=3"),
+        "has no domains": ("credit.csv", *label, "--domain", "sketch"),
+    }.items():
+        assert told in refused("train", *arguments)
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert "no model folder" in refused("predict", "taken", "credit.csv", "--out", "p.csv")
