@@ -119,7 +119,9 @@ def _inputs(dataset: str, notes: Mapping[str, str], views: int) -> Inputs:
         inputs = KNOWN[dataset]
     else:
         raise InputError(f"nothing says how {dataset} is prepared: train the run again with this calmoe")
-    return replace(inputs, views=views) if isinstance(inputs, ImageInputs) else inputs
+    if not isinstance(inputs, ImageInputs):
+        return inputs
+    return replace(inputs, views=len(replace(inputs, views=views).pooled))  # ALL_VIEWS becomes their number
 
 
 def _architecture(settings: ModelSettings, node: Node, inputs: Inputs, classes: int) -> Architecture:
