@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from calmoe import registry
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments.plan import leaves, make_plan
+from calmoe.experiments.plugins import CARD
 from calmoe.experiments.run import Run
 from calmoe.experiments.sealing import write_sealed
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
@@ -191,6 +193,22 @@ def test_keys_of_calmoes_own_do_not_change(here):
     assert same["mine", 42].key == after["mine", 42].key
     other = leaves(make_plan(with_settings(with_own, ["weight=2"]), "data", "cpu"))
     assert other["mine", 42].key != after["mine", 42].key
+
+
+def test_what_a_card_fixes_is_trained_and_recorded(here, forget):
+    assert {"name", *CARD} == {each.name for each in fields(Method)}
+    fixed = METHOD.replace('loss="focal", ', "fixed={'batch': 8}, ")
+    (here / "mine.py").write_text(fixed)
+    command = ["run", "blobs", "--methods", "mine", *TINY, "--plugin", "mine.py", "--plugin", "blobs.py"]
+    assert calmoe(*command, "--out", "fixed").exit_code == 0
+    forget()
+    (opened,) = Run.open(here / "fixed").finished()
+    assert {node.training.batch for node in Run.open(here / "fixed").nodes} == {8}
+    assert opened.method == "mine"
+    for wrong in ("'batsh': 8", "'batch': 'x'", "'batch': 0"):
+        (here / "mine.py").write_text(fixed.replace("'batch': 8", wrong))
+        assert "training.bat" in refused(*command, "--out", "none")
+    assert not (here / "none").exists()
 
 
 def test_a_run_is_read_without_its_plugins_and_names_them(here, forget, unrendered):
@@ -473,9 +491,9 @@ def test_a_record_with_wrong_plugins_is_one_line(here, forget):
         write_sealed(path, broken)
         forget()
         assert "spec.json: " in refused("report", "runs/my")
-    for name, value in {
-        "title": "a\nb", "colour": "red", "marker": "$", "weights_of": "none", "objective": 3, "family": "x",
-    }.items():  # fmt: skip
+    wrong = {"fixed": {"rho": "far"}, "pools_views": 1, "title": "a\nb", "colour": "red", "marker": "$"}
+    wrong |= {"weights_of": "none", "objective": 3, "family": "x"}
+    for name, value in wrong.items():
         broken = json.loads(json.dumps(document))
         next(p for p in broken["plugins"] if p["kind"] == "method")["facts"][name] = value
         write_sealed(path, broken)

@@ -5,11 +5,10 @@ from rich.console import Console
 
 from calmoe.errors import InputError
 from calmoe.experiments.dry_run import draw_plan, unshared_epochs
-from calmoe.experiments.plan import leaves, make_plan, to_do, with_fixed
+from calmoe.experiments.plan import leaves, make_plan, to_do
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
-from calmoe.methods import METHODS, Method
-from calmoe.training.settings import TrainingSettings
+from calmoe.methods import METHODS
 
 
 def plan(settings=(), data="data", device="cpu", dataset="digits", **changes):
@@ -138,9 +137,3 @@ def test_what_a_method_fixes_no_setting_of_a_run_changes():
     assert plain["sharp_single", 42].key != other["sharp_single", 42].key
     with pytest.raises(InputError, match="recommended has no rho"):
         make_sweep("rho", (0.1, 0.2)).variants(narrowed(spec, methods=("recommended",)))
-
-
-@pytest.mark.parametrize("fixed", [{"rhoo": 0.1}, {"rho": "far"}, {"own": {}}])
-def test_a_method_fixes_numbers_of_a_training(fixed):
-    with pytest.raises(InputError, match="fix numbers of a training"):
-        with_fixed(TrainingSettings(), Method(name="mine", gradient="sharp", fixed=fixed))

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from calmoe.errors import InputError
 from calmoe.experiments.plugins import Cards, Plugin, plugins_of
 from calmoe.experiments.spec import RunSpec
 from calmoe.methods import GRADIENTS, Method, in_order, source
@@ -78,7 +77,7 @@ def make_plan(
         warmups: dict[str, Node] = {}
         for name in in_order(source(name) for name in spec.methods):
             method, parent = cards.method(name), None
-            own = replace(spec, training=with_fixed(spec.training, method))
+            own = replace(spec, training=replace(spec.training, **method.fixed))
             shared = own.training.warmup if method.head == "mixture" else 0
             if shared:
                 warmup = WARMUPS[method.warmup]
@@ -89,16 +88,6 @@ def make_plan(
             stage = Stage.of(method, shared, own.training.epochs)
             nodes.append(_node(own, cards, data, seed, method, stage, parent))
     return nodes
-
-
-def with_fixed(training: TrainingSettings, method: Method) -> TrainingSettings:
-    """The run's settings, but for those that the method fixes."""
-    for name, value in method.fixed.items():
-        if name not in training.__dataclass_fields__ or type(value) not in (int, float):
-            raise InputError(
-                f"{method.name} fixes {name}={value!r}: fix numbers of a training, such as rho=0.2"
-            )
-    return replace(training, **method.fixed)
 
 
 def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:

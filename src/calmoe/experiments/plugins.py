@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from calmoe.backbones import BACKBONES
 from calmoe.data import DATASETS, DatasetCard
 from calmoe.errors import InputError, shown
-from calmoe.experiments.spec import RunSpec
+from calmoe.experiments.spec import RunSpec, check_fixed
 from calmoe.files import is_name
 from calmoe.methods import (
     GRADIENTS,
@@ -41,7 +41,7 @@ TABLES: dict[str, Registry[Any]] = {  # what methods are made of comes before th
 }
 CARD = (
     "title", "family", "colour", "marker", "head", "objective", "loss", "gradient", "warmup", "post_hoc",
-    "weights_of",
+    "weights_of", "fixed", "pools_views",
 )  # fmt: skip
 MOST = 1000
 
@@ -85,6 +85,7 @@ def used_names(spec: RunSpec) -> list[tuple[str, str]]:
 def check_here(spec: RunSpec) -> None:
     """Refuse to train what a record alone names: the code of its plug-in is not here."""
     for name in spec.methods:
+        check_fixed(METHODS.here(source(name)).fixed)
         METHODS.here(name)  # an installed one brings objectives and losses that have no entry of their own
     for kind, name in used_names(spec):
         TABLES[kind].here(name)
@@ -181,17 +182,13 @@ def _objective_facts(recipe: Recipe) -> dict[str, Any]:
     return {"settings": list(recipe.settings), "own": own, "robust": bool(recipe.robust)}
 
 
-def _method_facts(method: Method) -> dict[str, Any]:
-    return {name: getattr(method, name) for name in (*CARD, "pools_views")} | {"fixed": dict(method.fixed)}
-
-
 def _dataset_facts(known: DatasetCard) -> dict[str, Any]:
     return {"hard": known.hard, "domains": list(known.domains), "needs_folder": known.needs_folder}
 
 
 FACTS: dict[str, Any] = {
     "objective": _objective_facts,
-    "method": _method_facts,
+    "method": lambda method: {name: getattr(method, name) for name in CARD} | {"fixed": dict(method.fixed)},
     "dataset": _dataset_facts,
 }
 
@@ -235,15 +232,13 @@ def _checked_facts(kind: str, document: Any) -> dict[str, Any]:
         boolean("plugins.robust", facts["robust"])
         return {name: facts[name] for name in ("settings", "own", "robust")}
     if kind == "method":
-        facts = table("plugins.facts", document, (*CARD, "fixed", "pools_views"))
+        facts = table("plugins.facts", document, CARD)
+        check_fixed(facts["fixed"])
         boolean("plugins.pools_views", facts["pools_views"])
-        for name, value in table("plugins.fixed", facts["fixed"]).items():
-            one_of("plugins.fixed", name, fields_of(TrainingSettings) - {"own"})
-            number(f"plugins.fixed.{name}", value)
-        for name in CARD:
+        for name in CARD[:-2]:
             if facts[name] is not None or name not in ("post_hoc", "weights_of"):
                 text(f"plugins.{name}", facts[name], most=1000)
-        return {name: facts[name] for name in (*CARD, "fixed", "pools_views")}
+        return {name: facts[name] for name in CARD}
     if kind == "dataset":
         facts = table("plugins.facts", document, ("hard", "domains", "needs_folder"))
         text("plugins.hard", facts["hard"], most=5000), boolean("plugins.needs_folder", facts["needs_folder"])

@@ -221,6 +221,11 @@ def _build(kind: type[T], table: dict[str, Any], prefix: str = "") -> T:
     return kind(**{key: _value(prefix + key, table[key], hints[key]) for key in ordered})
 
 
+def check_fixed(settings: Any) -> None:
+    """Refuse what a method's card fixes, if it is no setting of a training or out of its range."""
+    _build(TrainingSettings, dict(settings) if isinstance(settings, Mapping) else settings, "training.")
+
+
 def _value(key: str, value: Any, hint: Any) -> Any:
     if is_dataclass(hint):
         return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
