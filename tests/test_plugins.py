@@ -44,8 +44,7 @@ def focal(output, labels):
 
 OBJECTIVES.register("weighed", Recipe(Weighed, own={"weight": Setting(1.0, low=0.1, high=100)}))
 LOSSES.register("focal", focal)
-register(Method(name="mine", title="My Method & $co_{", objective="weighed", loss="focal", colour="#123456",
-                fixed={"average": 0.5}))
+register(Method(name="mine", title="My Method & $co_{", objective="weighed", loss="focal", colour="#123456"))
 """
 DATASET = """
 import numpy as np
