@@ -126,7 +126,7 @@ def test_only_what_goes_on_is_said_to_go_on(monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("calmoe.data.download.fetch_cifar10h", interrupted)
-    monkeypatch.setattr("calmoe.predictions.Predictions.load", interrupted)
+    monkeypatch.setattr("calmoe.reading.read_table", interrupted)
     goes_on = "stopped; the same command goes on where the download ended\n"
     assert calmoe("data", "cifar10h", "--to", tmp_path).stderr == goes_on
     assert calmoe("audit", tmp_path / "file").stderr == "stopped\n"

@@ -213,6 +213,8 @@ def test_frames_and_arrow():
     for source in (frame, frame[::1].set_index(np.arange(ROWS)[::-1]), pa.table(columns), columns):
         assert list(same(read_predictions(source, label="y")).groups) == ["region"]
     assert same(read_predictions(pa.table(columns).to_batches()[0], label="y")).class_names == ("no", "yes")
+    views = pa.table(columns | {"y": pa.array(NAMES[Y], pa.string_view())})  # as polars gives text
+    same(read_predictions(views, label="y"))
     numbered = pandas.DataFrame(P).assign(label=Y)  # the columns of predict_proba
     same(read_predictions(numbered))
     frame["when"] = pandas.Timestamp("2026-01-01")

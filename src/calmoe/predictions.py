@@ -161,6 +161,8 @@ class Predictions:
     def load(cls, path: str | Path, *, limit: int | None = None) -> "Predictions":
         """Read a safetensors, npz, csv or parquet file and check it; an InputError says what is wrong.
 
+        Where names of columns leave a doubt, `calmoe.read_predictions` has options that say what they are.
+
         limit: the bytes of memory that the file may unpack to; by default the number in CALMOE_READ_LIMIT,
         else 32 times the file's length (at least 64 MiB, at most 8 GiB).
         """
