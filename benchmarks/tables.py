@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from calmoe.progress import progress_bar
+from calmoe.progress_bar import progress_bar
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from scipy.stats import t as student
 from sklearn.calibration import CalibratedClassifierCV
