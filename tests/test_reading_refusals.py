@@ -48,6 +48,16 @@ UNCERTAIN = {
         "nothing says which",
     ),
     "too few classes": (TWO | {"label": Y}, {"classes": ["a"]}, "name one class a column"),
+    "the same number twice": (
+        {"prob_1": P[:, 0] * 0, "prob_01": P[:, 0], "prob_2": P[:, 1], "label": Y + 1},
+        {},
+        "'prob_1' and 'prob_01' have the same number: keep one",
+    ),
+    "numbers that begin at 1, and experts": (
+        {"prob_1": P[:, 0], "prob_2": P[:, 1], "routing_0": Y * 0 + 1, "expert_0_prob_0": Y * 0 + 1},
+        {},
+        "columns for probs have a gap: number 0 is missing",
+    ),
     "the same column twice": (TWO | {"label": Y}, {"probs": ["prob_0", "prob_0"]}, "twice"),
     "text among probabilities": (
         {"p_no": np.where(Y, "half", "0.5"), "p_yes": P[:, 1], "label": NAMES[Y]},

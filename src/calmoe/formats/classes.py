@@ -89,6 +89,7 @@ def match(
     """
     width = len(columns)
     readings = [list(columns), *([short] if (short := suffixes(columns)) != list(columns) else [])]
+    _check_numbers(columns, readings[-1])
     known = None if truth is None else set(truth.names)
     if classes is not None:
         if len(classes) != width:
@@ -120,6 +121,19 @@ def match(
         f"{listed(said)} stand for: name the classes in the order of the columns, such as "
         f"--classes {example.replace(', ', ',')}"
     )
+
+
+def _check_numbers(columns: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a number that is written in two ways, as in prob_1 and prob_01."""
+    first: dict[str, str] = {}
+    for column, name in zip(columns, names, strict=True):
+        number = name.lstrip("0") or "0"
+        if name.isdecimal() and number in first:
+            raise InputError(
+                f"columns {shown(first[number])} and {shown(column)} have the same number: keep one"
+            )
+        if name.isdecimal():
+            first[number] = column
 
 
 def _count_columns(truth: Truth, width: int) -> bool:

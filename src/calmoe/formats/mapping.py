@@ -142,9 +142,9 @@ class _Reading:
                     )
                 return found._replace(by_place=arrays)
         certain = self._certain(truth)
-        return (
-            None if certain is None else _of_columns(certain, [parts.take_numbers(name) for name in certain])
-        )
+        if certain is None:
+            return None if arrays else parts.numbered(ARRAYS)  # which says what is wrong with their numbers
+        return _of_columns(certain, [parts.take_numbers(name) for name in certain])
 
     def _certain(self, truth: Truth | None) -> list[str] | None:
         """The columns whose names leave no doubt that they are the classes' probabilities."""
