@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from calmoe.progress_bar import progress_bar
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from scipy.stats import t as student
 from sklearn.calibration import CalibratedClassifierCV
@@ -30,6 +29,7 @@ from calmoe import CalibratedMoEClassifier, MixtureOfModels
 from calmoe.errors import InputError
 from calmoe.metrics import accuracy, ece, nll
 from calmoe.models import Preparation
+from calmoe.progress_bar import progress_bar
 
 OURS, RIVAL = "mixture of models", "boosting, isotonic"
 EXPERT = "expert: "  # of the mixture of models, raw
