@@ -190,7 +190,7 @@ def shifting_world(rows=480, shops=12, seed=0):
 def test_a_shift_that_hurts_makes_it_robust_and_one_that_does_not_leaves_it():
     table, y = shifting_world()
     experts = [("tree", DecisionTreeClassifier(min_samples_leaf=10)), ("linear", LogisticRegression())]
-    model = quick_mixture(experts=experts, expect_shift="shop").fit(table, y)
+    model = quick_mixture(experts=experts, expect_shift="shop", etas=(0.0, 0.5, 1.0)).fit(table, y)
     assert model.eta_ >= 0.5
     assert model.shift_log_loss_[model.eta_] < model.shift_log_loss_[0.0] - 0.05
     X, labels = noisy(300)

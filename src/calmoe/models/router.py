@@ -22,6 +22,7 @@ from calmoe.objectives import ERM, Objective, cross_entropy
 KINDS = ("expert", "mean", "weights", "gate")
 HIDDEN = 16
 LEARNING_RATE, WEIGHT_DECAY, BATCH, MOST_EPOCHS, PATIENCE = 5e-3, 1e-3, 256, 60, 6
+MOST_STEPS = 50  # an epoch: large tables have larger batches
 PRIOR = 1e-3  # of the squared logarithms of weights and temperatures, from where they begin: keeps them near
 LARGEST_LOG = 3.0  # of a temperature: between 1/20 and 20
 FAINT = 1e-6  # the same for an expert alone: keeps its temperature finite
@@ -191,11 +192,12 @@ def fit_gate(
         router.scale.copy_(torch.where(spread > 1e-6, 1 / spread.clamp(min=1e-6), 0.0))
     optimizer = torch.optim.AdamW(router.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     source = torch.Generator().manual_seed(seed)
+    size = max(BATCH, len(features) // MOST_STEPS)
     best, best_epoch, kept = np.inf, 0, None
     if held_out is not None:
         best, kept = held_out_loss(router, held_out), _copied(router)
     for epoch in range(1, epochs + 1):
-        for batch in torch.randperm(len(features), generator=source).split(BATCH):
+        for batch in torch.randperm(len(features), generator=source).split(size):
             part = lessons.take(batch)
             optimizer.zero_grad()
             objective_value(objective, router(part.features, part.expert_log_probs), part).backward()
