@@ -108,6 +108,16 @@ def test_a_mixture_of_models_is_the_default_for_tables(tmp_path, unrendered):
     assert len(Predictions.load("p.safetensors")) == 200
 
 
+def test_a_shift_may_be_a_number(tmp_path, unrendered):
+    rows = "".join(f"{i % 7 / 2},{i % 3}.0,{'yn'[i % 2]}\n" for i in range(90))
+    (tmp_path / "t.csv").write_text(f"x,site,y\n{rows}")
+    for value in ("2", "2.0"):
+        told = done(
+            "train", "t.csv", "--label", "y", "--shift", f"site={value}", *NETWORK, "--out", f"m{value}"
+        )
+        assert "30 are the shift that is held out" in told
+
+
 def test_data_frames_and_files_give_the_same(tmp_path, unrendered):
     pandas = pytest.importorskip("pandas")
     path = write_credit(tmp_path / "credit.csv")

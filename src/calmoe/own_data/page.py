@@ -1,10 +1,12 @@
 """The page of a model: what it was given, how well it does beside baselines, and what to do next."""
 
+from matplotlib import rc_context
+
 from calmoe.metrics import reliability
 from calmoe.models.card import Card
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import HELD_OUT, SHIFT, Row, group_grid, score_grids, scores
-from calmoe.render.drawing import FULL, Drawn, new_figure, rendered
+from calmoe.render.drawing import FULL, STYLE, Drawn, new_figure, rendered
 from calmoe.render.page import Code, Page, Picture, Point, Section, footer
 from calmoe.render.plots import plot_reliability
 from calmoe.render.wording import decimal, many
@@ -72,6 +74,7 @@ def _result(rows: list[Row]) -> str:
     return " ".join(sentences)
 
 
+@rc_context(STYLE)
 def _reliability(ours: Row) -> Picture:
     """Accuracy against confidence, a panel a part."""
     figure = new_figure(FULL, 2.6)

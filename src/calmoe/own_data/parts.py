@@ -7,6 +7,7 @@ import numpy as np
 from calmoe.data.splits import stratified_holdout
 from calmoe.errors import InputError, shown
 from calmoe.models.columns import numbers_in
+from calmoe.models.model import class_name
 from calmoe.own_data.source import DOMAIN, Source
 from calmoe.own_data.spec import TrainSpec
 
@@ -84,12 +85,24 @@ def _shifted(source: Source, spec: TrainSpec) -> np.ndarray:
     if not column:
         return np.zeros(len(source), dtype=bool)
     texts = source.groups[column].astype(str)
+    if source.groups[column].dtype.kind in "iuf":
+        values = [_as_number(value) for value in values]
     mask = np.isin(texts, values)
     known, counts = np.unique(texts, return_counts=True)
     if strange := [value for value in values if value not in known]:
         listed = ", ".join(known[np.argsort(-counts)][:8]) + (", …" if len(known) > 8 else "")
         raise InputError(f"{column} is never {shown(strange[0])}: its values are {listed}")
     return mask
+
+
+def _as_number(value: str) -> str:
+    """A number as groups write it.
+
+    >>> _as_number("0.0"), _as_number("1.50"), _as_number("north")
+    ('0', '1.5', 'north')
+    """
+    number = numbers_in([value])
+    return value if number is None else class_name(number[0])
 
 
 def _classes(labels: np.ndarray, label: str) -> list[str] | list[int]:

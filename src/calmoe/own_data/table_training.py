@@ -1,5 +1,6 @@
 """Train on a table: a mixture of models, or one network, beside the baselines."""
 
+import os
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
 from calmoe.own_data.spec import TrainSpec
 from calmoe.predictions import Predictions
 
+MANY_ROWS, MOST_JOBS = 20_000, 8
 EXPERTS = {LINEAR: "linear", BOOSTED: "boosting"}  # the experts of a mixture that are baselines by themselves
 
 
@@ -37,7 +39,7 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]
     labels = np.array(data.classes, dtype=object if isinstance(data.classes[0], str) else np.int64)
     if not Preparation().fit(columns).kept:
         raise InputError(f"no column of {source.name} tells anything: each has one value only, or all differ")
-    estimator = make_estimator(spec)
+    estimator = make_estimator(spec, len(rows), os.cpu_count() or 1)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -46,6 +48,8 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]
         raise
     except ValueError as error:  # scikit-learn's refusals, some of several lines
         raise InputError(f"{source.name} cannot be learned from ({' '.join(str(error).split())})") from None
+    if isinstance(estimator, MixtureOfModels):
+        estimator.n_jobs = None  # of this machine, no part of the model
     model = TableModel(estimator, Card())
     title = "Mixture of models" if isinstance(estimator, MixtureOfModels) else "Calibrated network"
     judged = {HELD_OUT: parts.held_out} | ({SHIFT: parts.shift} if len(parts.shift) else {})
@@ -53,8 +57,8 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]
     return model, [Row(title, ours, ours=True), *_baselines(estimator, data, judged, spec.seed)]
 
 
-def make_estimator(spec: TrainSpec) -> MixtureOfModels | CalibratedMoEClassifier:
-    """The estimator that the spec asks for, not fitted."""
+def make_estimator(spec: TrainSpec, rows: int, cores: int = 1) -> MixtureOfModels | CalibratedMoEClassifier:
+    """The estimator that the spec asks for, not fitted; many rows need fewer folds, and all cores."""
     if spec.model == "network":
         network = spec.network
         return CalibratedMoEClassifier(
@@ -66,7 +70,13 @@ def make_estimator(spec: TrainSpec) -> MixtureOfModels | CalibratedMoEClassifier
             learning_rate=network.learning_rate or 1e-3,
             random_state=spec.seed,
         )
-    return MixtureOfModels(expect_shift=spec.expect_shift or None, random_state=spec.seed)
+    many = rows >= MANY_ROWS
+    return MixtureOfModels(
+        expect_shift=spec.expect_shift or None,
+        cv=3 if many else 5,
+        n_jobs=min(cores, MOST_JOBS) if many else None,
+        random_state=spec.seed,
+    )
 
 
 def _predicted(model: TableModel, data: Labelled, rows: np.ndarray) -> Predictions:
