@@ -42,7 +42,6 @@ TRUSTED = (
 )
 """Types that experts may consist of, beside those that skops itself knows to be harmless."""
 
-SHAPE = ("num_experts", "hidden", "router_hidden")
 
 
 def save_mixture_of_models(model: MixtureOfModels, folder: str | Path) -> None:
