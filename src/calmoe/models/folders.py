@@ -43,7 +43,6 @@ TRUSTED = (
 """Types that experts may consist of, beside those that skops itself knows to be harmless."""
 
 
-
 def save_mixture_of_models(model: MixtureOfModels, folder: str | Path) -> None:
     """Write the folder; the description comes last, so that a folder without it is known to be unfinished."""
     skops_io = _skops()
