@@ -1,4 +1,4 @@
-"""Train a network on images or texts: sharp steps, averaged weights, early stopping, pooled views."""
+"""Train a network on images or texts by the recommended recipe, with early stopping."""
 
 import math
 import warnings
@@ -18,7 +18,7 @@ from calmoe.data.domains import MEAN, STD
 from calmoe.data.image_cache import decode
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError, check_known
-from calmoe.methods import METHODS
+from calmoe.methods import METHODS, Method
 from calmoe.metrics import nll
 from calmoe.mixture import MixtureClassifier
 from calmoe.models.architecture import Architecture
@@ -40,7 +40,6 @@ from calmoe.text_encoders import encoder_folder
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.trainer import Trainer, check_model, check_weights, make_backbone, make_head
 
-METHOD = "sharp"
 SIZE, PRETRAINED_SIZE = 64, 224
 IMAGE_EPOCHS, TEXT_EPOCHS, SCRATCH_TEXT_EPOCHS = 30, 10, 60
 FROM_SCRATCH = 1e-3  # the learning rate of networks that begin with random weights
@@ -56,6 +55,11 @@ class Prepared(NamedTuple):
     training: TrainingSettings
 
 
+def method_of(settings: NetworkSettings) -> Method:
+    """The recommended recipe; with several experts, a mixture trained by the same sharp steps."""
+    return METHODS["recommended" if (settings.experts or 1) == 1 else "sharp"]
+
+
 def train_network(
     data: Labelled, spec: TrainSpec, device: torch.device, console: Console
 ) -> tuple[NetworkModel, list[Row]]:
@@ -68,7 +72,8 @@ def train_network(
     judged = {HELD_OUT: data.parts.held_out} | ({SHIFT: data.parts.shift} if len(data.parts.shift) else {})
     ours = {part: _answered(model, prepared.rows, data, at) for part, at in judged.items()}
     baseline = _baseline(data, prepared.rows, judged, spec.seed)
-    return model, [Row("Sharp mixture of experts", ours, ours=True), baseline]
+    ours_is = "Sharp mixture of experts" if method_of(spec.network).head == "mixture" else "Sharp training"
+    return model, [Row(ours_is, ours, ours=True), baseline]
 
 
 def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
@@ -76,17 +81,17 @@ def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
     settings, source = spec.network, data.source
     if source.kind == "texts":
         model = ModelSettings(
-            backbone="encoder", weights=spec.encoder, pooling="mean", experts=settings.experts
+            backbone="encoder", weights=spec.encoder, pooling="mean", experts=settings.experts or 1
         )
         check_weights(model, ())
-        check_model(model, (128,), ("mixture",), len(data.classes))
+        check_model(model, (128,), (method_of(settings).head,), len(data.classes))
         rows = token_ids(source.texts, spec.encoder)
         mean: tuple[float, ...] = ()
         std: tuple[float, ...] = ()
     else:
         model, size = _image_model(settings)
         rows = _decoded([*source.files], size)
-        check_model(model, tuple(rows.shape[1:]), ("mixture",), len(data.classes))
+        check_model(model, tuple(rows.shape[1:]), (method_of(settings).head,), len(data.classes))
         if settings.weights:
             check_weights(model, tuple(rows.shape[1:]))
         mean, std = (MEAN, STD) if settings.weights else _statistics(rows[torch.from_numpy(data.parts.train)])
@@ -117,7 +122,7 @@ def _image_model(settings: NetworkSettings) -> tuple[ModelSettings, int]:
     )
     model = ModelSettings(
         backbone=backbone,
-        experts=settings.experts,
+        experts=settings.experts or 1,
         weights=settings.weights,
         **stem,  # type: ignore[arg-type]
     )
@@ -125,7 +130,7 @@ def _image_model(settings: NetworkSettings) -> tuple[ModelSettings, int]:
 
 
 def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSettings) -> TrainingSettings:
-    """The recipe: sharp steps of ρ, an average over at most a tenth of the steps, all views pooled."""
+    """Sharp steps, all views pooled; an average, where asked for, over at most a tenth of the steps."""
     rows, rate = len(dataset.train), settings.learning_rate or _learning_rate(model, dataset)
     texts = TEXT_EPOCHS if rate < FROM_SCRATCH else SCRATCH_TEXT_EPOCHS
     epochs = settings.epochs or (texts if dataset.tokens else IMAGE_EPOCHS)
@@ -156,7 +161,7 @@ def _train(
     trainer: Trainer, spec: TrainSpec, settings: TrainingSettings, console: Console
 ) -> tuple[dict[str, Tensor], int]:
     """The weights with the lowest validation log loss, and their epoch."""
-    method = METHODS[METHOD]
+    method = method_of(spec.network)
     every = max(1, settings.epochs // CHECKS)
     state = trainer.initial_state(method.head, spec.seed)
     best, best_epoch, kept = math.inf, 0, dict(state.tensors)
@@ -186,7 +191,7 @@ def _finished(
     settings, dataset = prepared.model, prepared.dataset
     with torch.device("cpu" if settings.backbone == "encoder" else "meta"):
         backbone = make_backbone(settings, dataset.input_shape)
-        head = make_head(settings, METHODS[METHOD].head, backbone.out_features, dataset.num_classes)
+        head = make_head(settings, method_of(spec.network).head, backbone.out_features, dataset.num_classes)
     network = with_weights(MixtureClassifier(backbone, head), weights)
     encoder = encoder_folder(spec.encoder) if dataset.tokens else None
     architecture = Architecture.of(settings, network, dataset.input_shape)

@@ -21,13 +21,13 @@ class NetworkSettings:
     backbone: str = ""  # "mlp", "resnet18", "resnet34", "resnet50"; texts always have the encoder
     weights: str = ""  # a pretrained ResNet's
     size: int | None = None  # of images, in pixels
-    experts: int = 4
+    experts: int | None = None  # one for images and texts, four for tables
     epochs: int | None = None
     batch: int | None = None
     learning_rate: float | None = None
     weight_decay: float = 1e-4
     rho: float = 0.2
-    average: float = 0.998
+    average: float = 0.0
     views: int | None = None
     patience: int = 10  # epochs without a lower validation log loss
 

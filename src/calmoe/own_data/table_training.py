@@ -62,7 +62,7 @@ def make_estimator(spec: TrainSpec, rows: int, cores: int = 1) -> MixtureOfModel
     if spec.model == "network":
         network = spec.network
         return CalibratedMoEClassifier(
-            num_experts=network.experts,
+            num_experts=network.experts or 4,
             rho=network.rho,
             max_epochs=network.epochs or 100,
             patience=network.patience,
