@@ -217,3 +217,15 @@ def test_refusals_leave_nothing_behind(tmp_path):
         assert told in refused("train", *arguments)
     assert {path.name for path in tmp_path.iterdir()} == before
     assert "no model folder" in refused("predict", "taken", "credit.csv", "--out", "p.csv")
+
+
+def test_predictions_replace_no_file(tmp_path):
+    income, late = np.linspace(0, 1, 60), np.array(["no", "yes"] * 30)
+    made = calmoe.CalibratedMoEClassifier(max_epochs=1, random_state=0).fit({"income": income}, late)
+    made.save("model")
+    new = tmp_path / "new.csv"
+    new.write_text("income\n" + "\n".join(map(str, income)) + "\n")
+    before = new.read_bytes()
+    assert "is there already" in refused("predict", "model", "new.csv", "--out", "new.csv")
+    assert new.read_bytes() == before
+    done("predict", "model", "new.csv", "--out", "out.csv")

@@ -1,5 +1,6 @@
 """`calmoe predict`: a model's predictions for a table, texts or images, in a file for `calmoe audit`."""
 
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,8 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
         raise InputError(f"{legible(out)}: predictions are written as {', '.join(KINDS)}: end the name so")
     if not out.parent.is_dir():
         raise InputError(f"{legible(out)}: there is no folder {legible(out.parent)}: create it first")
+    if os.path.lexists(out):
+        raise InputError(f"{legible(out)} is there already: remove it, or give another --out")
     if not data.exists():
         raise InputError(f"there is no file or folder {legible(data)}")
     source, notes = _read(model, data, label, groups)
