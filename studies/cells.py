@@ -1,7 +1,7 @@
 """Every reading of every model of a run, as one row: last or averaged weights, one view or several."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from calmoe.auditing import Configurations, hidden
-from calmoe.experiments.evaluation import as_method_reads, evaluate, fitted_temperature
+from calmoe.experiments.evaluation import READINGS, as_method_reads, fitted_temperature
 from calmoe.experiments.export import rescaled
 from calmoe.experiments.plan import Node
 from calmoe.experiments.run import Run
@@ -43,52 +43,49 @@ def cells(
 def rows_of(run: Run) -> Iterator[dict[str, Any]]:
     """All readings of all finished models, one after the other."""
     nodes = {node.key: node for node in run.nodes}
+    scored = {(row["method"], row["seed"]): row for row in run.rows if row["protocol"] == PROTOCOL}
     for planned in run.finished():
-        files = run.folder.predictions(planned.key)
-        for prefix in ("", "views_", "last_", "last_views_"):
+        files, scores = run.folder.predictions(planned.key), scored[planned.method, planned.seed]
+        for prefix in ("", *READINGS):
             if f"{prefix}test" in files:
                 pair = files[f"{prefix}validation"], files[f"{prefix}test"]
-                validation, test, _ = as_method_reads(planned.method, *pair, PROTOCOL)
-                facts = facts_of(run, nodes[planned.key], prefix)
-                yield facts | read(planned.method, planned.seed, validation, test, run.record.hard, facts)
+                facts = {"method": planned.method} | facts_of(run, nodes[planned.key], prefix, pair[1])
+                validation, test, _ = as_method_reads(planned.method, *pair, PROTOCOL, facts["views"])
+                yield facts | scores_of(scores, prefix) | beyond_the_table(validation, test, facts["views"])
 
 
-def facts_of(run: Run, node: Node, prefix: str) -> dict[str, Any]:
+def facts_of(run: Run, node: Node, prefix: str, test: Predictions) -> dict[str, Any]:
     """Which model it is, and how it is read."""
     training = node.training
     averaged = training.average > 0 and not prefix.startswith("last_")
+    experts = run.spec.model.experts if node.stage.head == "mixture" else 1
     return {
         "dataset": run.spec.dataset,
         "target": run.spec.target,
-        "method": node.method,
         "seed": node.seed,
         "weights": "averaged" if averaged else "last",
         "average": training.average if averaged else 0.0,
-        "views": training.views if "views_" in prefix else 1,
+        "views": test.num_experts // experts,
         "rho": training.rho if node.stage.gradient == "sharp" else None,
+        "rows": len(test),
     }
 
 
-def read(
-    method: str,
-    seed: int,
-    validation: Predictions,
-    test: Predictions,
-    hard: str | None,
-    facts: dict[str, Any],
-) -> dict[str, Any]:
-    """What this reading scores."""
-    row = evaluate(method, seed, PROTOCOL, {"validation": validation, "test": test}, hard)
+def scores_of(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The scores of one reading, out of the run's row."""
+    scores = {name: row.get(prefix + name) for name in (*SCORES, *(f"hard_{name}" for name in SCORES))}
+    rounded = {name: None if value is None else round(value, DIGITS) for name, value in scores.items()}
+    return {"temperature": row[f"{prefix}temperature"]} | rounded
+
+
+def beyond_the_table(validation: Predictions, test: Predictions, views: int) -> dict[str, Any]:
+    """What the run's row does not hold: the validation NLL, the router's entropy, what is hidden."""
     temperature = fitted_temperature(validation, PROTOCOL)
     scaled = rescaled(validation, temperature)
     found = hidden(Configurations.of(rescaled(test, temperature)))
-    names = [*SCORES, *(f"hard_{name}" for name in SCORES)]
     return {
-        "rows": len(test),
-        "temperature": row["temperature"],
         "validation_nll": nll(scaled.output.log_probs, scaled.known_labels),
-        **{name: None if row[name] is None else round(row[name], DIGITS) for name in names},
-        "routing_entropy": entropy_of_a_view(test, facts["views"]),
+        "routing_entropy": entropy_of_a_view(test, views),
         "witness": [round(value, DIGITS) for value in found.witness[:2]],
         "cancelled": [round(value, DIGITS) for value in found.cancelled[:2]],
         "p_hidden": found.p_hidden,

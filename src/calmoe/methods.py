@@ -118,7 +118,7 @@ PACKAGED = {
             marker="*",
             head="single",
             gradient="sharp",
-            fixed={"rho": 0.2, "views": ALL_VIEWS},
+            fixed={"rho": 0.2, "average": 0.0, "views": ALL_VIEWS},
             pools_views=True,
         ),
         Method(

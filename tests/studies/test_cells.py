@@ -19,7 +19,8 @@ from studies.cells import entropy_of_a_view, rows_of
 
 def test_a_row_a_reading(tiny, quiet, tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "hidden", partial(hidden, splits=1))
-    spec = narrowed(with_settings(tiny, ["average=0.9", "views=5"]), methods=("single", "sharp"))
+    methods = ("recommended", "mocae", "sharp_single", "sharp")
+    spec = narrowed(with_settings(tiny, ["average=0.9", "views=5"]), methods=methods)
     run(spec, tmp_path / "run", console=quiet)
     opened = Run.open(tmp_path / "run")
     rows = list(rows_of(opened))
@@ -30,17 +31,19 @@ def test_a_row_a_reading(tiny, quiet, tmp_path, monkeypatch):
         ("last", 1): "last_",
         ("last", 5): "last_views_",
     }
-    assert len(rows) == 2 * len(prefixes)
+    assert len(rows) == 1 + 3 * len(prefixes)  # the recommended recipe is read in one way
     for row in rows:
-        prefix, of_run = prefixes[row["weights"], row["views"]], table[row["method"]]
+        own = row["method"] == "recommended"
+        prefix, of_run = "" if own else prefixes[row["weights"], row["views"]], table[row["method"]]
         for name in ("accuracy", "ece_ts", "nll_ts"):
             assert row[name] == pytest.approx(of_run[prefix + name], abs=1e-6)
             assert row[f"hard_{name}"] == pytest.approx(of_run[f"{prefix}hard_{name}"], abs=1e-6)
         assert row["average"] == (0.9 if row["weights"] == "averaged" else 0)
-        assert row["rho"] == (0.1 if row["method"] == "sharp" else None)
-        assert (row["routing_entropy"] is None) == (row["method"] == "single")
+        assert row["rho"] == {"recommended": 0.2, "mocae": None}.get(row["method"], 0.1)
+        assert (row["routing_entropy"] is None) == (row["method"] in ("recommended", "sharp_single"))
         assert row["witness"][1] <= row["witness"][0]
         assert 0 < row["validation_nll"] < np.log(10)
+    assert {row["views"] for row in rows if row["method"] == "recommended"} == {5}
 
 
 def test_entropy_of_a_view_is_the_mean_over_the_views():

@@ -20,6 +20,7 @@ from calmoe.errors import InputError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PIXELS = 3 * 32 * 32
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
 BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
 TEST_BATCH = "test_batch"
@@ -64,8 +65,8 @@ def load(data: Path | None, protocol: str = "corrected") -> ShiftDataset:
         validation=pool.take(validation),
         test=replace(test, groups=human_columns(root, len(test))),
         class_names=CLASSES,
-        mean=(0.4914, 0.4822, 0.4465),
-        std=(0.2023, 0.1994, 0.2010),
+        mean=MEAN,
+        std=STD,
         crop_padding=4,
         flip=True,
         hard="hard",

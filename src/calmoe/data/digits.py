@@ -16,6 +16,7 @@ from calmoe.data.card import DatasetCard
 from calmoe.data.shift import ShiftDataset, Split, check_protocol
 from calmoe.data.splits import last_rows_holdout, stratified_holdout
 
+MEAN, STD = (0.3061,), (0.3759,)  # of the training rows
 NEIGHBOURS = 15
 SEED = 0
 
@@ -44,8 +45,8 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
         validation=everything.take(pool[validation]),
         test=replace(everything.take(test), groups=agreement_columns(agreement)),
         class_names=tuple("0123456789"),
-        mean=(0.3061,),  # of the training rows
-        std=(0.3759,),
+        mean=MEAN,
+        std=STD,
         crop_padding=1,
         flip=False,
         hard="hard",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from calmoe.data import domains
+from calmoe.data import cifar10h, digits, domains
 from calmoe.errors import InputError, about
 from calmoe.experiments.evaluation import VALIDATION, as_method_reads, fitted_temperature
 from calmoe.experiments.plan import Node, leaves
@@ -31,10 +31,8 @@ from calmoe.validation import parse_json
 
 NOTE = "calmoe"  # in the header of a node's weights
 KNOWN: Mapping[str, Inputs] = {  # for runs whose weights do not say it yet
-    "digits": ImageInputs(shape=(1, 8, 8), mean=(0.3061,), std=(0.3759,)),
-    "cifar10h": ImageInputs(
-        shape=(3, 32, 32), mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010), mirrors=True
-    ),
+    "digits": ImageInputs(shape=(1, 8, 8), mean=digits.MEAN, std=digits.STD),
+    "cifar10h": ImageInputs(shape=(3, 32, 32), mean=cifar10h.MEAN, std=cifar10h.STD, mirrors=True),
     **{
         name: ImageInputs(
             shape=(3, domains.SIZE, domains.SIZE), mean=domains.MEAN, std=domains.STD, mirrors=True

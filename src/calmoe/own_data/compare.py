@@ -16,14 +16,13 @@ from calmoe.models.table_model import TableModel
 from calmoe.own_data.network_training import prepare
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
-from calmoe.own_data.spec import TrainSpec
+from calmoe.own_data.spec import NUM_EXPERTS, TrainSpec
 from calmoe.progress_bar import progress_bar
 from calmoe.training.checkpoints import TrainingState
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.trainer import Trainer
 
 COMPARED = ("single", "vanilla", "mocae", "fgr", "robust", "robust_filtered", "fgr_robust")
-EXPERTS = 4  # of the paper's mixtures
 TABLE_EPOCHS, WARMUP = 30, 0.4  # of the epochs, as in the paper
 
 
@@ -77,7 +76,7 @@ def _prepared(
     if isinstance(model, TableModel):
         features = model.estimator.preparation_.transform(data.source.columns)
         rows = torch.from_numpy(features).float()
-        network = ModelSettings(backbone="mlp", hidden=(128,), experts=spec.network.experts or EXPERTS)
+        network = ModelSettings(backbone="mlp", hidden=(128,), experts=spec.network.experts or NUM_EXPERTS)
         epochs = spec.network.epochs or TABLE_EPOCHS
         training = TrainingSettings(epochs=epochs, warmup=round(WARMUP * epochs))
         everything = Split(inputs=rows, labels=torch.from_numpy(data.codes))
@@ -94,4 +93,4 @@ def _prepared(
     dataset = replace(prepared.dataset, test=everything.take(scored))
     epochs = prepared.training.epochs
     training = replace(prepared.training, warmup=round(WARMUP * epochs), average=0.0, views=1)
-    return dataset, replace(prepared.model, experts=spec.network.experts or EXPERTS), training
+    return dataset, replace(prepared.model, experts=spec.network.experts or NUM_EXPERTS), training

@@ -12,6 +12,7 @@ from calmoe.validation import boolean, items, number, one_of, text, whole
 
 MODELS = ("auto", "mixture", "network")
 MOST_TOML = 2**20
+NUM_EXPERTS = 4  # of a mixture, where the spec does not say it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from calmoe.models.table_model import TableModel
 from calmoe.own_data.baselines import BOOSTED, LINEAR, baseline_predictions, fit_baseline
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
-from calmoe.own_data.spec import TrainSpec
+from calmoe.own_data.spec import NUM_EXPERTS, TrainSpec
 from calmoe.predictions import Predictions
 
 MANY_ROWS, MOST_JOBS = 20_000, 8
@@ -62,7 +62,7 @@ def make_estimator(spec: TrainSpec, rows: int, cores: int = 1) -> MixtureOfModel
     if spec.model == "network":
         network = spec.network
         return CalibratedMoEClassifier(
-            num_experts=network.experts or 4,
+            num_experts=network.experts or NUM_EXPERTS,
             rho=network.rho,
             max_epochs=network.epochs or 100,
             patience=network.patience,
