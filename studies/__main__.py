@@ -58,7 +58,8 @@ def main() -> None:
     try:
         app(prog_name="python -m studies")
     except InputError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":
