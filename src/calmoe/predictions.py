@@ -1,7 +1,7 @@
 """Predictions: the narrow waist. Training writes this file; everything after training only reads it.
 
-`Predictions.save` writes one safetensors file; `Predictions.load` also reads npz, csv and parquet files that
-other tools wrote (`calmoe.formats` names their columns).
+`Predictions.save` writes one file, safetensors or a table; `Predictions.load` also reads npz, csv and parquet
+files that other tools wrote (`calmoe.formats` names their columns).
 """
 
 import json
@@ -18,6 +18,8 @@ from calmoe.arrays import Array, as_numpy, as_tensor
 from calmoe.errors import InputError, about, shown
 from calmoe.files import is_utf8, write_whole
 from calmoe.formats import FORMAT, NOTE, Table, read_table
+from calmoe.formats.writing import KINDS as TABLES
+from calmoe.formats.writing import Answers, write_table
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.validation import unique_keys
 
@@ -134,9 +136,17 @@ class Predictions:
         return self.take(self.mask(name))
 
     def save(self, path: str | Path) -> None:
-        """Write one safetensors file, whole or not at all; log-probabilities are kept in float32."""
+        """Write one file, whole or not at all: safetensors, with log-probabilities in float32, or a table.
+
+        A csv or parquet table has a column a class, named prob_CLASS where `metadata["classes"]` names the
+        classes, and labels by name; of the metadata it keeps nothing else.
+        """
+        if Path(path).suffix in TABLES:
+            write_table(Path(path), self._answers())
+            return
         if Path(path).suffix != ".safetensors":
-            raise InputError(f"{path}: predictions are saved as safetensors: end the name in .safetensors")
+            kinds = ", ".join((".safetensors", *TABLES))
+            raise InputError(f"{path}: predictions are saved as {kinds}: end the name in one of them")
         tensors = {k: v.float() for k, v in self.output._asdict().items()}
         if self.labels is not None:
             tensors["labels"] = self.labels
@@ -168,6 +178,13 @@ class Predictions:
         """
         with about(path):
             return assemble(read_table(Path(path), limit))
+
+    def _answers(self) -> Answers:
+        """As tables hold it."""
+        probs, routing, experts = (as_numpy(logs.double().exp()) for logs in self.output)
+        labels = None if self.labels is None else as_numpy(self.labels)
+        names = self.class_names or tuple(str(number) for number in range(self.num_classes))
+        return Answers(probs, routing, experts, labels, self.groups, names)
 
     def _check(self) -> None:
         _check_shapes(self.output._asdict())

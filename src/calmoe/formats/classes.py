@@ -89,7 +89,7 @@ def match(
     """
     width = len(columns)
     readings = [list(columns), *([short] if (short := suffixes(columns)) != list(columns) else [])]
-    _check_numbers(columns, readings[-1])
+    _check_numbers(said if len(said) == width else columns, readings[-1])
     known = None if truth is None else set(truth.names)
     if classes is not None:
         if len(classes) != width:
@@ -102,7 +102,7 @@ def match(
     for names in readings:
         if known is not None and known <= set(names) and len(set(names)) == width:
             return _ordered(*_sorted(names), truth)
-    names = readings[-1]
+    names = readings[-1] if by_place else readings[0]
     if truth is None:
         return _ordered(*_sorted(names), None)
     if truth.values is not None and (by_place or counted(names)) and _count_columns(truth, width):

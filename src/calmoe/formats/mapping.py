@@ -2,7 +2,7 @@
 
 Certain are: the names that calmoe itself uses; columns named like the values of the labels, with or without
 `prob_`, `p_` or `proba_` before them; a lone `y_score`, or a lone column of that kind, of two classes.
-Everything else is asked for.
+Without labels, the column `predicted` says what the classes are called. Everything else is asked for.
 """
 
 import re
@@ -15,10 +15,11 @@ from torch import Tensor
 from calmoe.arrays import as_tensor
 from calmoe.errors import InputError, shown
 from calmoe.formats.classes import Match, Truth, counted, match, truth_of, two_classes
-from calmoe.formats.columns import NOTE, Columns, check_there, listed
+from calmoe.formats.columns import NOTE, Columns, check_there, class_name, listed
 from calmoe.formats.naming import LABELS, Named, Table, check_names, from_arrays, from_columns, is_numeric
 from calmoe.formats.parts import Remaining, Scores, expert_scores, readable, routing_weights
 from calmoe.formats.rounding import renormalised
+from calmoe.formats.writing import PREDICTED
 
 PREFIXES = ("prob_", "p_", "proba_")
 LOGITS = ("logit_", "logits_")
@@ -66,7 +67,8 @@ def _is_standard(columns: Named, arrays: bool) -> bool:
             name in columns
             for name in (*ARRAYS, "routing", "log_routing", "expert_probs", "expert_log_probs")
         )
-    return any(is_numeric(name) for name in columns) and not _without_class_0(columns)
+    counts_classes = any(is_numeric(name) and "prob_" in name for name in columns)
+    return counts_classes and not _without_class_0(columns)
 
 
 def _without_class_0(columns: Named) -> bool:
@@ -144,26 +146,37 @@ class _Reading:
         certain = self._certain(truth)
         if certain is None:
             return None if arrays else parts.numbered(ARRAYS)  # which says what is wrong with their numbers
-        return _of_columns(certain, [parts.take_numbers(name) for name in certain])
+        columns, prefix = certain
+        scores = _of_columns(columns, [parts.take_numbers(name) for name in columns])
+        return scores._replace(names=[name.removeprefix(prefix) for name in columns])
 
-    def _certain(self, truth: Truth | None) -> list[str] | None:
-        """The columns whose names leave no doubt that they are the classes' probabilities."""
+    def _certain(self, truth: Truth | None) -> tuple[list[str], str] | None:
+        """The columns that are the classes' probabilities without a doubt, and how their names begin."""
         names = list(self.parts.columns)
-        classes = set(self.asked.classes or self.asked.like or (truth.names if truth is not None else ()))
+        classes = set(self.asked.classes or self.asked.like or self._told_classes(truth))
         found = []
         for prefix in (*PREFIXES, *(LOGITS if self.asked.logits else ())):
             own = [name for name in names if name.startswith(prefix) and len(name) > len(prefix)]
             after = [name[len(prefix) :] for name in own]
             if own and (counted(after) or (classes & set(after)) or (after == ["1"])):
-                found.append(own)
+                found.append((own, prefix))
         if len(classes) > 1 and classes <= set(names):
-            found.append([name for name in names if name in classes])
+            found.append(([name for name in names if name in classes], ""))
         if LONE in names:
-            found.append([LONE])
+            found.append(([LONE], ""))
         if len(found) > 1:
-            several = " or ".join(listed(own) for own in found)
+            several = " or ".join(listed(own) for own, _ in found)
             raise InputError(f"either of {several} may be the probabilities: say which with --probs")
         return found[0] if found else None
+
+    def _told_classes(self, truth: Truth | None) -> list[str]:
+        """The classes of the labels, or else of the predictions."""
+        if truth is not None:
+            return truth.names
+        predicted = self.parts.columns.get(PREDICTED)
+        if not isinstance(predicted, np.ndarray) or predicted.dtype.kind not in "biuU":
+            return []
+        return [class_name(value) for value in np.unique(predicted)]
 
     def _match(self, found: Scores, truth: Truth | None) -> Match:
         asked = self.asked

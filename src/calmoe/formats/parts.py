@@ -194,8 +194,9 @@ def _by_class(parts: Remaining, scores: Scores | None) -> Scores | None:
     if scores is None or scores.log:
         return None
     found = [match for name in parts.columns if (match := EXPERT.fullmatch(name))]
-    classes = _classes(scores)
-    if not found or {match[2] for match in found} != set(classes):
+    readings = [list(scores.names), _classes(scores)]
+    classes = next((names for names in readings if {match[2] for match in found} == set(names)), None)
+    if classes is None:
         return None
     number = 1 + max(int(match[1]) for match in found)
     by_place = {(int(match[1]), match[2]): match[0] for match in found}

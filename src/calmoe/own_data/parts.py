@@ -1,11 +1,12 @@
 """Which rows train, which stop the training, which are scored, and which are the shift that was held out."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from calmoe.data.splits import stratified_holdout
 from calmoe.errors import InputError, shown
+from calmoe.formats.writing import class_values
 from calmoe.models.columns import numbers_in
 from calmoe.models.model import class_name
 from calmoe.own_data.source import DOMAIN, Source
@@ -117,12 +118,8 @@ def _classes(labels: np.ndarray, label: str) -> list[str] | list[int]:
             f"{what} has {len(names):,} different values in {len(labels):,} rows: calmoe predicts classes, "
             f"at most {MOST_CLASSES}; make ranges of numbers, or name another column with --label"
         )
-    try:
-        if all(str(int(name)) == name and abs(int(name)) < 2**53 for name in names):
-            return sorted(map(int, names))
-    except ValueError:
-        pass
-    return names
+    classes: list[Any] = class_values(names)
+    return sorted(classes)
 
 
 def _measured(names: list[str]) -> bool:

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calmoe.arrays import as_numpy
 from calmoe.errors import InputError
-from calmoe.files import legible, writing_whole
+from calmoe.files import legible
 from calmoe.models.model import Model
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.tables import read_table
@@ -42,9 +41,10 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
             notes.append(f"{unknown:,} rows have no label: the predictions are written without labels")
         else:
             labels = source.labels
-    predictions = model.predictions(source.inputs, labels, source.groups)
     names = [legible(path.relative_to(data) if data.is_dir() else path.name) for path in source.files]
-    write_predictions(predictions, model, out, names)
+    files = {"file": np.array(names)} if names else {}
+    predictions = model.predictions(source.inputs, labels, files | source.groups)
+    predictions.save(out)
     return Predicted(predictions, notes)
 
 
@@ -71,45 +71,3 @@ def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tupl
         raise InputError("the model's card names no column of texts: load it in Python, calmoe.load(folder)")
     source = read_rows(data, label=wanted, text=text, groups=named)
     return source, list(source.notes)
-
-
-def write_predictions(predictions: Predictions, model: Model, path: Path, files: list[str]) -> None:
-    """One file, whole or not at all; tables have the columns that `calmoe audit` knows, and `predicted`."""
-    if path.suffix == ".safetensors":
-        predictions.save(path)
-        return
-    import pyarrow
-    from pyarrow import csv, parquet
-
-    table = pyarrow.table(columns_of(predictions, model, files))
-    with writing_whole(path) as stream:
-        if path.suffix == ".csv":
-            csv.write_csv(table, stream)
-        else:
-            parquet.write_table(table, stream)
-
-
-def columns_of(predictions: Predictions, model: Model, files: list[str]) -> dict[str, Any]:
-    """Columns by name: predicted, label, prob_0, …, routing_0, …, expert_0_prob_0, …, groups."""
-    output = predictions.output
-    classes = np.array([str(name) for name in model.classes])
-    columns: dict[str, Any] = {"file": files} if files else {}
-    columns["predicted"] = classes[as_numpy(output.predicted)].tolist()
-    if predictions.labels is not None:
-        columns["label"] = as_numpy(predictions.labels)
-    probs, routing, experts = (
-        as_numpy(part.double()) for part in (output.probs, output.routing, output.expert_probs)
-    )
-    columns |= {f"prob_{c}": probs[:, c] for c in range(probs.shape[1])}
-    if routing.shape[1] > 1:
-        columns |= {f"routing_{k}": routing[:, k] for k in range(routing.shape[1])}
-        columns |= {
-            f"expert_{k}_prob_{c}": experts[:, k, c]
-            for k in range(experts.shape[1])
-            for c in range(experts.shape[2])
-        }
-    taken = set(columns)
-    return columns | {
-        f"group_{name}" if name in taken else name: column.tolist() if column.dtype.kind == "U" else column
-        for name, column in predictions.groups.items()
-    }

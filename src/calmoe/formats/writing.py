@@ -1,0 +1,122 @@
+"""Predictions as a table, csv or parquet: classes by name wherever the reader gives the names back."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calmoe.errors import InputError
+from calmoe.files import writing_whole
+
+KINDS = (".csv", ".parquet")
+PREDICTED = "predicted"
+"""The most probable class of each row: in a table without labels it says what the classes are called."""
+
+
+class Answers(NamedTuple):
+    """What a table of predictions holds; `classes` are names, or numbers where nobody named them."""
+
+    probs: np.ndarray  # [N, C]
+    routing: np.ndarray  # [N, K]
+    experts: np.ndarray  # [N, K, C]
+    labels: np.ndarray | None  # [N] places in classes
+    groups: Mapping[str, np.ndarray]
+    classes: Sequence[str]
+
+    def named(self) -> dict[str, Any]:
+        """Columns by name: groups, label, predicted, prob_CLASS, …, routing_0, …, expert_0_prob_CLASS, …"""
+        names = class_values(self.classes)
+        columns: dict[str, Any] = {} if self.labels is None else {"label": [names[i] for i in self.labels]}
+        columns[PREDICTED] = [names[i] for i in self.probs.argmax(axis=1)]
+        columns |= {f"prob_{name}": self.probs[:, c] for c, name in enumerate(names)}
+        if self.routing.shape[1] > 1:
+            columns |= {f"routing_{k}": column for k, column in enumerate(self.routing.T)}
+            columns |= {
+                f"expert_{k}_prob_{name}": self.experts[:, k, c]
+                for k in range(self.experts.shape[1])
+                for c, name in enumerate(names)
+            }
+        groups = {
+            f"group_{name}" if name in columns else name: column.tolist()
+            for name, column in self.groups.items()
+        }
+        return groups | columns
+
+    def sample(self) -> "Answers":
+        """A row a class, with these names and groups: what the reader makes of it, it makes of all."""
+        count = len(self.classes)
+        rows = np.arange(count) % len(self.probs)
+        probs = np.full((count, count), 0.5 / count) + 0.5 * np.eye(count)
+        experts = np.repeat(probs[:, None], self.experts.shape[1], axis=1)
+        return self._replace(
+            probs=probs,
+            routing=self.routing[rows],
+            experts=experts,
+            labels=None if self.labels is None else np.arange(count),
+            groups={name: column[rows] for name, column in self.groups.items()},
+        )
+
+    def numbered(self) -> "Answers":
+        """The same with numbers for classes."""
+        return self._replace(classes=[str(number) for number in range(len(self.classes))])
+
+
+def class_values(names: Sequence[str]) -> list[str] | list[int]:
+    """Names of classes as whole numbers where all of them are some, in the same order.
+
+    >>> class_values(["2", "10"]), class_values(["2", "x"]), class_values(["01", "2"])
+    ([2, 10], ['2', 'x'], ['01', '2'])
+    """
+    try:
+        if all(str(int(name)) == name and abs(int(name)) < 2**53 for name in names):
+            return [int(name) for name in names]
+    except ValueError:
+        pass
+    return list(names)
+
+
+def write_table(path: Path, answers: Answers) -> None:
+    """One file, whole or not at all. Names that the reader would not give back are left out for numbers."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder) / f"trial{path.suffix}"
+        columns = (answers if _reads_back(trial, answers.sample()) else answers.numbered()).named()
+    _write(path, columns)
+
+
+def _reads_back(path: Path, answers: Answers) -> bool:
+    """Whether the reader finds the same classes, labels and groups in the file."""
+    from calmoe.formats import read_table
+
+    try:
+        _write(path, answers.named())
+        table = read_table(path)
+    except InputError:
+        return False
+    names = table.metadata.get("classes", [str(number) for number in range(len(answers.classes))])
+    if sorted(names) != sorted(answers.classes) or "probs" not in table.arrays:
+        return False
+    order = [names.index(name) for name in answers.classes]
+    labels = table.arrays.get("labels")
+    same_labels = (
+        labels is None if answers.labels is None else labels is not None and labels.tolist() == order
+    )
+    experts = table.arrays.get("expert_probs")
+    alone = answers.experts.shape[1] == 1
+    same_experts = alone if experts is None else np.allclose(experts.numpy()[..., order], answers.experts)
+    return (
+        same_labels and same_experts and np.allclose(table.arrays["probs"].numpy()[:, order], answers.probs)
+    )
+
+
+def _write(path: Path, columns: Mapping[str, Any]) -> None:
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    table = pyarrow.table(dict(columns))
+    with writing_whole(path) as stream:
+        if path.suffix == ".csv":
+            csv.write_csv(table, stream)
+        else:
+            parquet.write_table(table, stream)
