@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calmoe.formats.writing import class_values
+from calmoe.formats.columns import class_values
 from calmoe.predictions import Predictions
 from calmoe.reading import read_predictions
 

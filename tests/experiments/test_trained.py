@@ -73,7 +73,8 @@ def test_another_process_in_another_folder_predicts_the_same(reference, digits, 
         text=True,
         check=True,
     )
-    assert told.stdout.split() == ["images", "3", *model.predict(digits.test.inputs[:2])]
+    assert told.stdout.split() == ["images", "3", *map(str, model.predict(digits.test.inputs[:2]))]
+    assert model.classes_.tolist() == list(range(10))
     probs = np.load(tmp_path / "moved" / "p.npy")
     np.testing.assert_allclose(probs, model.predict_proba(digits.test.inputs), rtol=0, atol=1e-6)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_images_come_back_to_the_last_digit(tmp_path):
     assert (again.classes, again.card) == (model.classes, model.card)
     readme = (tmp_path / "a" / "README.md").read_text()
     assert "Trained on 7 rows of mine" in readme
-    assert "| held out | 3 | 0.2500 |" in readme
+    assert "| this model | held out | 3 | 0.250 |" in readme
 
 
 def test_texts_need_no_other_folder(tmp_path):
@@ -88,6 +89,77 @@ def test_paths_pil_images_and_arrays_are_the_same_image(tmp_path):
     ):
         with pytest.raises(InputError, match=told):
             as_images(wrong, (3, 8, 8))
+
+
+def test_pixels_of_another_range_are_warned_of(saved, tmp_path):
+    model, rng = calmoe.load(saved), np.random.default_rng(0)
+    dim = rng.integers(17, size=(4, 3, 8, 8), dtype=np.uint8)
+    with pytest.warns(UserWarning, match="the brightest pixel of all images is 16"):
+        model.predict_proba(dim)
+    Image.fromarray(dim[0].transpose(1, 2, 0)).save(tmp_path / "night.png")
+    bright = dim.copy()
+    bright[0, 0, 0, 0] = 200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for images in (bright, np.zeros_like(dim), [tmp_path / "night.png"]):
+            model.predict_proba(images)
+    for images, told in (
+        (dim / 16.0, r"\(255 \* x\)"),
+        (bright.astype(float), r"give x\.round"),
+        (dim.astype(float), "between 0 and 16"),
+        (bright / 100.0 - 1, "between -1 and 1"),
+        (list(bright.astype(float)), r"give x\.round"),
+    ):
+        with pytest.raises(InputError, match=told):
+            model.predict_proba(images)
+
+
+def test_numbers_are_classes_too_and_the_model_describes_itself(tmp_path):
+    model = network(IMAGES)
+    numbered = type(model)(model.network, model.architecture, IMAGES, ["7", "3", "10"], card=model.card)
+    numbered.save(tmp_path / "a")
+    again = calmoe.load(tmp_path / "a")
+    assert again.classes_.tolist() == [7, 3, 10]
+    assert set(again.predict(np.zeros((2, 3, 8, 8), np.uint8)).tolist()) <= {7, 3, 10}
+    lines = repr(again).splitlines()
+    assert lines[0].endswith("images")
+    assert lines[1:] == [
+        "  classes: 7, 3, 10",
+        "  trained on 7 rows of mine (seed 0)",
+        "  held out: rows 3, ECE 0.250",
+    ]
+    assert calmoe.load(tmp_path / "a").codes(["10", 7.0]).tolist() == [2, 0]
+
+
+def test_a_card_of_an_older_folder_is_read(copied):
+    card = Card(dataset="mine", baselines={"Base rate": {"held out": {"log_loss": 0.5}}}).as_dict()
+    assert Card.from_dict(card).baselines["Base rate"]["held out"] == {"log_loss": 0.5}
+    del card["baselines"]
+    (copied / "card.json").write_text(json.dumps(card))
+    assert calmoe.load(copied).card.baselines == {}
+
+
+def test_tables_that_are_none(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": rng.normal(size=40), "town": ["x", "y"] * 20})
+    calmoe.CalibratedMoEClassifier(max_epochs=1, random_state=0).fit(frame, ["n", "y"] * 20).save(
+        tmp_path / "m"
+    )
+    model = calmoe.load(tmp_path / "m")
+    assert model.classes_.tolist() == ["n", "y"]
+    for given, told in (
+        (frame.to_numpy(), "knows its columns by name"),
+        (frame.iloc[:0], "has no rows"),
+        ({"age": [], "town": []}, "has no rows"),
+        (frame["age"], "a Series is one column"),
+        ({"age": 3, "town": "x"}, "column 'age' is one value, 3"),
+        (frame[["age"]], "lacks the column 'town', which the model learned from: it has 'age'"),
+        (7, "knows its columns by name"),
+    ):
+        with pytest.raises(InputError, match=told) as error:
+            model.predict(given)
+        assert "\n" not in str(error.value)
 
 
 def test_labels_and_groups_join_predictions(saved):

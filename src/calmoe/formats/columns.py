@@ -1,7 +1,7 @@
 """What a user says about the columns of a file that calmoe did not write."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
@@ -84,6 +84,20 @@ def class_name(value: Any) -> str:
     if isinstance(plain, float) and plain.is_integer():
         plain = int(plain)
     return str(plain).strip()
+
+
+def class_values(names: Sequence[str]) -> list[str] | list[int]:
+    """Names of classes as whole numbers where all of them are some, in the same order.
+
+    >>> class_values(["2", "10"]), class_values(["2", "x"]), class_values(["01", "2"])
+    ([2, 10], ['2', 'x'], ['01', '2'])
+    """
+    try:
+        if all(str(int(name)) == name and abs(int(name)) < 2**53 for name in names):
+            return [int(name) for name in names]
+    except ValueError:
+        pass
+    return list(names)
 
 
 def listed(names: Iterable[object]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from calmoe.errors import InputError
 from calmoe.files import writing_whole
+from calmoe.formats.columns import class_values
 
 KINDS = (".csv", ".parquet")
 PREDICTED = "predicted"
@@ -61,20 +62,6 @@ class Answers(NamedTuple):
     def numbered(self) -> "Answers":
         """The same with numbers for classes."""
         return self._replace(classes=[str(number) for number in range(len(self.classes))])
-
-
-def class_values(names: Sequence[str]) -> list[str] | list[int]:
-    """Names of classes as whole numbers where all of them are some, in the same order.
-
-    >>> class_values(["2", "10"]), class_values(["2", "x"]), class_values(["01", "2"])
-    ([2, 10], ['2', 'x'], ['01', '2'])
-    """
-    try:
-        if all(str(int(name)) == name and abs(int(name)) < 2**53 for name in names):
-            return [int(name) for name in names]
-    except ValueError:
-        pass
-    return list(names)
 
 
 def write_table(path: Path, answers: Answers) -> None:

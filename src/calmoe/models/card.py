@@ -1,16 +1,23 @@
 """A model's card: what it was trained on, how, by which code, and how well it does; JSON and Markdown."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from calmoe.errors import InputError
 from calmoe.escaping import markdown
 from calmoe.models.saved import exactly
 from calmoe.validation import items, number, table, text, whole
 
-SCORES = ("accuracy", "log_loss", "ece", "brier")
-TITLES = {"accuracy": "accuracy", "log_loss": "log loss", "ece": "ECE", "brier": "Brier score"}
+TITLES = {
+    "rows": "rows",
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "ece": "ECE",
+    "brier": "Brier score",
+    "average_precision": "average precision",
+}
 MOST_TEXT = 10_000
+Scores: TypeAlias = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +34,8 @@ class Card:
     groups: tuple[str, ...] = ()
     seed: int = 0
     settings: dict[str, str | float | int | bool | None] = field(default_factory=dict)
-    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by part: validation, held out, shift
+    scores: Scores = field(default_factory=dict)  # by part: validation, held out, shift
+    baselines: dict[str, Scores] = field(default_factory=dict)  # by name
     calmoe: str = ""
     commit: str = ""
     date: str = ""
@@ -38,15 +46,15 @@ class Card:
     @classmethod
     def from_dict(cls, saved: Any) -> "Card":
         """What `as_dict` gave, checked."""
-        fields = exactly("", saved, cls.__dataclass_fields__)
+        later: dict[str, Any] = {"baselines": {}}  # what older folders lack
+        fields = exactly("", later | table("", saved), cls.__dataclass_fields__)
         words = ("dataset", "method", "digest", "label", "text", "calmoe", "commit", "date")
         for name, value in table("settings", fields["settings"]).items():
             if value is not None and not isinstance(value, str | bool | int | float):
                 raise InputError(f"settings.{name} must be a text, a number or true or false")
-        scores = {
-            text("scores", part, MOST_TEXT): {name: number(f"scores.{name}", v) for name, v in values.items()}
-            for part, values in table("scores", fields["scores"]).items()
-            if table(f"scores.{part}", values) is not None
+        baselines = {
+            text("baselines", name, MOST_TEXT): _read_scores(f"baselines.{name}", parts)
+            for name, parts in table("baselines", fields["baselines"]).items()
         }
         lists = {
             name: tuple(text(name, each, MOST_TEXT) for each in items(name, fields[name], most=100_000))
@@ -58,13 +66,13 @@ class Card:
             rows=whole("rows", fields["rows"]),
             seed=whole("seed", fields["seed"]),
             settings=fields["settings"],
-            scores=scores,
+            scores=_read_scores("scores", fields["scores"]),
+            baselines=baselines,
         )
 
     def markdown(self, kind: str, classes: list[Any]) -> str:
         """A short README for people who find the folder."""
         shown = ", ".join(map(str, classes[:12])) + (f" and {len(classes) - 12} more" * (len(classes) > 12))
-        rows = f"{self.rows:,} rows of " * bool(self.rows)
         lines = [
             f"# A calmoe model for {markdown(self.label or self.dataset or 'data')}",
             "",
@@ -77,27 +85,73 @@ class Card:
             f"model.predict_proba({'table' if kind == 'tables' else kind})",
             "```",
             "",
-            f"Trained on {rows}{markdown(self.dataset)} ({markdown(self.method)}, "
-            f"seed {self.seed}) by calmoe {self.calmoe}{f', commit {self.commit[:12]}' * bool(self.commit)}"
-            f"{f', {self.date}' * bool(self.date)}.",
+            f"Trained on {markdown(self._origin())} by calmoe {self.calmoe}"
+            f"{f', commit {self.commit[:12]}' * bool(self.commit)}{f', {self.date}' * bool(self.date)}.",
             "",
+            *self._table(),
         ]
-        if self.scores:
-            known = [n for n in ("rows", *SCORES) if any(n in values for values in self.scores.values())]
-            lines += [
-                f"| part | {' | '.join(TITLES.get(name, name) for name in known)} |",
-                f"| --- |{' ---: |' * len(known)}",
-                *(
-                    f"| {markdown(part)} | {' | '.join(_figure(name, values) for name in known)} |"
-                    for part, values in self.scores.items()
-                ),
-                "",
-            ]
         limits = "Scores hold for rows like those it was trained on. `calmoe audit` says what a shift may do."
         return "\n".join([*lines, limits, ""])
+
+    def lines(self) -> list[str]:
+        """What it was trained on and its scores, a line each; none where nobody knows."""
+        described = [f"trained on {self._origin()}"] if self.dataset else []
+        for part, values in self.scores.items():
+            known = [f"{TITLES[name]} {_figure(name, values)}" for name in TITLES if name in values]
+            described.append(f"{part}: {', '.join(known)}")
+        return described
+
+    def _origin(self) -> str:
+        rows = f"{self.rows:,} rows of " * bool(self.rows)
+        method = ", ".join(filter(None, [self.method, f"seed {self.seed}"]))
+        return f"{rows}{self.dataset} ({method})"
+
+    def _table(self) -> list[str]:
+        """Our scores part by part, then the baselines'; and what the numbers mean."""
+        ours = {("this model", part): values for part, values in self.scores.items()}
+        others = {(name, part): v for name, parts in self.baselines.items() for part, v in parts.items()}
+        listed = ours | others
+        if not listed:
+            return []
+        known = [n for n in TITLES if any(n in values for values in listed.values())]
+        notes = []
+        if any(f"{name}_low" in values for values in ours.values() for name in known):
+            notes.append(
+                "Intervals are 95 % sure for other rows drawn like these; they say nothing of another training, "
+                "or of a shift."
+            )
+        if "validation" in self.scores:
+            notes.append(
+                "Validation rows chose the model and its temperature: on them it looks better than it is."
+            )
+        if self.baselines:
+            notes.append("The ECE is the one of `calmoe audit`: bins of equal width, freed from upward bias.")
+        return [
+            f"| | rows from | {' | '.join(TITLES[name] for name in known)} |",
+            f"| --- | --- |{' ---: |' * len(known)}",
+            *(
+                f"| {markdown(name)} | {markdown(part)} | {' | '.join(_figure(n, values) for n in known)} |"
+                for (name, part), values in listed.items()
+            ),
+            "",
+            *([" ".join(notes), ""] if notes else []),
+        ]
+
+
+def _read_scores(what: str, saved: Any) -> Scores:
+    return {
+        text(what, part, MOST_TEXT): {
+            name: number(f"{what}.{name}", v) for name, v in table(f"{what}.{part}", values).items()
+        }
+        for part, values in table(what, saved).items()
+    }
 
 
 def _figure(name: str, values: dict[str, float]) -> str:
     if name not in values:
         return "–"
-    return f"{values[name]:,.0f}" if name == "rows" else f"{values[name]:.4f}"
+    if name == "rows":
+        return f"{values[name]:,.0f}"
+    low, high = (values.get(f"{name}_{end}") for end in ("low", "high"))
+    interval = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
+    return f"{values[name]:.3f}{interval}"

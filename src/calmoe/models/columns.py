@@ -28,7 +28,7 @@ NO_VALUE = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none", "missing
 def is_table(values: Any) -> bool:
     """Whether the columns have names: no array and no list of rows."""
     mapping = isinstance(values, Mapping) and not hasattr(values, "toarray")  # SciPy's dok arrays are dicts
-    return mapping or _is_pandas(values) or hasattr(values, "__arrow_c_stream__")
+    return mapping or _is_series(values) or _is_pandas(values) or hasattr(values, "__arrow_c_stream__")
 
 
 def read_columns(table: Any) -> Columns:
@@ -38,8 +38,12 @@ def read_columns(table: Any) -> Columns:
     >>> columns["age"], columns["town"], columns["paid"]
     (array([31., nan]), array(['Łódź', None], dtype=object), array(['True', 'False'], dtype=object))
     """
+    if _is_series(table):
+        raise InputError(
+            f"a {type(table).__name__} is one column: give a table, such as a DataFrame with all columns"
+        )
     if isinstance(table, Mapping) and is_table(table):
-        pairs = [(name, _listed(values)) for name, values in table.items()]
+        pairs = [(name, _listed(name, values)) for name, values in table.items()]
     elif _is_pandas(table):
         pairs = [(name, _series(table.iloc[:, i])) for i, name in enumerate(table.columns)]
     elif hasattr(table, "__arrow_c_stream__"):
@@ -131,6 +135,11 @@ def _is_pandas(values: Any) -> bool:
     return hasattr(values, "iloc") and hasattr(values, "columns") and hasattr(values, "dtypes")
 
 
+def _is_series(values: Any) -> bool:
+    """Whether this is one column of pandas or polars."""
+    return type(values).__name__ == "Series" and hasattr(values, "to_numpy")
+
+
 def _series(series: Any) -> np.ndarray:
     """A pandas Series as an array; extension types without their wrapping."""
     kind = getattr(series.dtype, "kind", "O")
@@ -156,17 +165,19 @@ def _arrow(table: Any) -> list[tuple[str, np.ndarray]]:
         elif pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             values = column.cast(pa.timestamp("us"), safe=False).to_numpy()
         else:
-            values = _listed(column.to_pylist())
+            values = _listed(name, column.to_pylist())
         pairs.append((name, np.asarray(values)))
     return pairs
 
 
-def _listed(values: Any) -> np.ndarray:
+def _listed(name: Any, values: Any) -> np.ndarray:
     """A column that came as an array, a Series or a list."""
     if isinstance(values, np.ndarray):
         return values
     if hasattr(values, "iloc"):
         return _series(values)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"column {shown(name)} is one value, {shown(values, 60)}: give one a row, in a list")
     listed = list(values)
     column = np.empty(len(listed), dtype=object)
     column[:] = listed

@@ -14,6 +14,7 @@ from calmoe.data.image_cache import decode, pixels
 from calmoe.errors import InputError, shown
 
 MODES = {1: "L", 3: "RGB"}
+DARK = 32  # of 255: where all pixels are darker, they may have another range
 
 
 def as_images(images: Any, shape: tuple[int, int, int]) -> Tensor:
@@ -46,8 +47,7 @@ def _whole(array: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray | None:
     """The array as [N, C, H, W] if it has that size already; None if its images must be resized."""
     if array.dtype != np.uint8:
         raise InputError(
-            f"image arrays must hold uint8 pixels from 0 to 255, not {array.dtype}: "
-            "(255 * x).round().astype('uint8') if they lie between 0 and 1"
+            f"image arrays must hold uint8 pixels from 0 to 255, not {array.dtype}: {_as_uint8(array)}"
         )
     channels, height, width = shape
     if array.shape[1:] == shape:
@@ -85,7 +85,24 @@ def _from_array(image: Any, row: int, shape: tuple[int, int, int]) -> Image.Imag
     raise InputError(
         f"image {row} must be a path, a PIL image or uint8 pixels [H, W, {shape[0]}], not "
         f"{type(image).__name__} of {array.dtype} {list(array.shape)}"
+        + (f": {_as_uint8(array)}" if array.dtype.kind in "iuf" and array.ndim > 1 else "")
     )
+
+
+def _as_uint8(array: np.ndarray) -> str:
+    """How to make uint8 pixels of these numbers."""
+    low, high = (float(np.nanmin(array)), float(np.nanmax(array))) if array.size else (0.0, 1.0)
+    if low >= 0 and high <= 1:
+        return "they lie between 0 and 1, give (255 * x).round().astype('uint8')"
+    if low >= 0 and DARK <= high <= 255:
+        return "they lie between 0 and 255, give x.round().astype('uint8')"
+    return f"they lie between {low:g} and {high:g}, bring them to 0 to 255 as the training images were"
+
+
+def has_paths(images: Any) -> bool:
+    """Whether these are files, whose pixels have their range."""
+    first = images[0] if isinstance(images, list | tuple) and images else images
+    return isinstance(first, str | Path)
 
 
 def _channels_first(array: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 Stored rows are what datasets hold: uint8 images, int32 token ids, float32 features. `Deployed` takes them on.
 """
 
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -15,7 +16,7 @@ from calmoe.arrays import as_tensor
 from calmoe.data import ShiftDataset
 from calmoe.data.text import LENGTH, token_ids
 from calmoe.errors import InputError, shown
-from calmoe.models.images import as_images
+from calmoe.models.images import DARK, as_images, has_paths
 from calmoe.models.saved import exactly
 from calmoe.validation import boolean, items, number, one_of, whole
 from calmoe.views import View, first_views, image_views
@@ -36,7 +37,24 @@ class ImageInputs:
 
     def rows(self, given: Any, folder: Path | None = None) -> Tensor:
         """uint8 [N, C, H, W], from paths, PIL images or uint8 arrays."""
-        return as_images(given, self.shape)
+        images = as_images(given, self.shape)
+        if not has_paths(given):
+            self._check_range(images)
+        return images
+
+    def _check_range(self, images: Tensor) -> None:
+        """Warn where no pixel of any image is as bright as the training images are on average.
+
+        A black image says nothing of the range, and a dark one may be meant: so nothing is refused.
+        """
+        brightest, usual = int(images.max()), 255 * sum(self.mean) / len(self.mean)
+        if 0 < brightest < min(DARK, usual):
+            warnings.warn(
+                f"the brightest pixel of all images is {brightest}, where training images are {usual:.0f} on "
+                f"average: if the pixels run from 0 to {brightest}, give (x * (255 / {brightest})) in uint8",
+                UserWarning,
+                stacklevel=5,
+            )
 
     @property
     def pooled(self) -> tuple[View, ...]:

@@ -17,13 +17,30 @@ from calmoe.predictions import Predictions
 class Model:
     """What `calmoe.load` gives. X is a table, an array, images or texts, as the model's `kind` says.
 
-    `classes` are the names of the classes, in the order of the probabilities' columns; `card` says what the
-    model was trained on, and its scores.
+    `classes` are the names of the classes, in the order of the probabilities' columns: whole numbers where
+    the data's classes are; `classes_` are the same, as scikit-learn has them. `card` says what the model was
+    trained on, and its scores.
     """
 
     kind: str = ""  # what it reads: "tables", "images", "texts" or "arrays"
     classes: list[Any]
     card: Card
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes as an array. [C]"""
+        return np.array(self.classes)
+
+    def __repr__(self) -> str:
+        names = [str(name) for name in self.classes]
+        listed = ", ".join(names if len(names) <= 12 else [*names[:10], "…", names[-1]])
+        return "\n  ".join(
+            [
+                f"A calmoe model that reads {self.kind}",
+                f"classes: {shortened(listed)}",
+                *map(shortened, self.card.lines()),
+            ]
+        )
 
     @abstractmethod
     def output(self, X: Any) -> MixtureOutput:
@@ -41,7 +58,7 @@ class Model:
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class, by name. [N]"""
         best = as_numpy(self.output(X).log_probs).argmax(axis=1)
-        return np.array(self.classes)[best]
+        return self.classes_[best]
 
     def predictions(self, X: Any, y: Any = None, groups: Mapping[str, Any] | None = None) -> Predictions:
         """Mixture, routing and experts as `calmoe.Predictions`, ready for `calmoe.audit`.
@@ -73,6 +90,15 @@ def class_name(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
     return str(value).strip()
+
+
+def shortened(line: str, most: int = 160) -> str:
+    """A line that fits a terminal.
+
+    >>> shortened("classes: no, yes"), shortened("a" * 9, most=4)
+    ('classes: no, yes', 'aaa…')
+    """
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def group_column(values: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from calmoe.errors import InputError
+from calmoe.formats.columns import class_values
 from calmoe.mixture import MixtureClassifier, MixtureOutput
 from calmoe.models.architecture import Architecture
 from calmoe.models.card import Card
@@ -35,7 +36,8 @@ class NetworkModel(Model):
         experts = network.head.num_experts
         if expert_temperatures is not None and len(expert_temperatures) != experts:
             raise InputError(f"expert_temperatures must be {experts}, not {len(expert_temperatures)}")
-        self.kind, self.classes, self.card = inputs.kind, list(classes), card or Card()
+        self.kind, self.card = inputs.kind, card or Card()
+        self.classes = class_values([str(name) for name in classes])
         self.architecture, self.inputs, self.encoder = architecture, inputs, encoder
         network.eval().requires_grad_(False)
         self.deployed = Deployed(network, inputs, temperature, expert_temperatures).eval()

@@ -1,5 +1,6 @@
 """An estimator on tables, with its card, as one model."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from calmoe.models.card import Card
 from calmoe.models.classifier import TableClassifier
 from calmoe.models.columns import is_table, read_columns
 from calmoe.models.model import Model
+
+MOST_NAMED = 5  # columns in a message
 
 
 class TableModel(Model):
@@ -27,6 +30,10 @@ class TableModel(Model):
         """The columns that a table must have."""
         return [column.name for column in self.estimator.preparation_.columns]
 
+    @property
+    def classes_(self) -> np.ndarray:
+        return self.estimator.classes_
+
     def output(self, X: Any) -> MixtureOutput:
         return self.estimator._output(self._known(X))
 
@@ -36,12 +43,25 @@ class TableModel(Model):
         save_table_model(self, folder)
 
     def _known(self, X: Any) -> Any:
-        """The columns that the model knows, in its order; arrays without names as they are."""
+        """The columns that the model knows, in its order; an array is for models that learned from one."""
         if not is_table(X):
+            if hasattr(self.estimator, "feature_names_in_"):
+                raise InputError(
+                    f"the model knows its columns by name: give a DataFrame or a dict of columns with "
+                    f"{_listed(self.columns)}, not {type(X).__name__}"
+                )
             return X if np.ndim(X) else np.atleast_2d(X)
         columns = read_columns(X)
-        missing = [name for name in self.columns if name not in columns]
-        if missing:
-            listed = ", ".join(map(shown, missing[:5])) + (", …" if len(missing) > 5 else "")
-            raise InputError(f"the table has no column {listed}: the model was trained with it")
+        if missing := [name for name in self.columns if name not in columns]:
+            lacks = f"lacks the column{'s' * (len(missing) > 1)} {_listed(missing)}"
+            remedy = f"which the model learned from: it has {_listed(columns)}"
+            raise InputError(f"the table {lacks}, {remedy}")
+        if not len(next(iter(columns.values()))):
+            raise InputError("the table has no rows: give at least one")
         return {name: columns[name] for name in self.columns}
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first names, for a message."""
+    given = list(names)
+    return ", ".join(map(shown, given[:MOST_NAMED])) + (", …" if len(given) > MOST_NAMED else "")

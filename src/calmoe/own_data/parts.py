@@ -6,7 +6,7 @@ import numpy as np
 
 from calmoe.data.splits import stratified_holdout
 from calmoe.errors import InputError, shown
-from calmoe.formats.writing import class_values
+from calmoe.formats.columns import class_values
 from calmoe.models.columns import numbers_in
 from calmoe.models.model import class_name
 from calmoe.own_data.source import DOMAIN, Source
