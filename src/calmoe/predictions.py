@@ -100,8 +100,8 @@ class Predictions:
             named = ", ".join(map(shown, self.groups))
             listed = f"; the other columns are named {named}" if named else ""
             raise InputError(
-                f"these predictions carry no labels, and this needs them: name them `labels` (`label` in a "
-                f"table), or say which column holds them with --label{listed}"
+                "these predictions carry no labels, and only labels say how true they are: add what came "
+                f"true as `label` (`labels` in arrays), or name its column with --label{listed}"
             )
         return self.labels
 

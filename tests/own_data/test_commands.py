@@ -66,20 +66,65 @@ def test_a_table_in_three_commands(tmp_path, unrendered):
     told = done("train", path, "--label", "default", "--group", "region", *NETWORK)
     assert "label default: 2 classes, no " in told
     assert "missing values: Einkommen 58" in told
-    assert "group region: 3 values, the smallest has 3 rows" in told
-    assert "every row has another Kunde" in told
-    for row in ("Calibrated network", "Logistic regression", "Gradient boosting"):
+    assert "group region: 3 values, the smallest is islands with 3 rows" in told
+    assert "left out: unit (one value)" in told
+    assert "--drop Kunde" in told
+    assert "too few rows held out to score islands" in told
+    for row in ("Calibrated network", "Base rate", "Logistic regression", "Gradient boosting", "north"):
         assert row in told
     folder = tmp_path / "credit-model"
     names = {path.name for path in folder.iterdir()}
     assert {"model.json", "model.safetensors", "card.json", "README.md", "report.html"} <= names
     told = done("predict", folder, path, "--out", "p.csv")
-    assert "400 predictions in p.csv: calmoe audit p.csv" in told
+    assert "the model was trained on these very data" in told
+    assert "400 predictions in p.csv\nnext: calmoe audit p.csv" in told
     rows = list(csv.DictReader((tmp_path / "p.csv").open(encoding="utf-8")))
     assert {"prob_no", "prob_yes", "label", "predicted", "region"} <= set(rows[0])
     assert {row["label"] for row in rows} == {"no", "yes"}
     assert "ECE" in done("audit", "p.csv")
     assert "end the name so" in refused("predict", folder, path, "--out", "p.txt")
+
+
+def test_the_card_has_what_is_needed_to_judge_the_model(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv")
+    done("train", path, "--label", "default", *NETWORK)
+    card = calmoe.load("credit-model").card
+    held_out, readme = card.scores["held out"], (tmp_path / "credit-model" / "README.md").read_text()
+    predictions = Predictions.load("credit-model/held_out.safetensors")
+    audited = calmoe.audit(predictions).aggregate
+    assert held_out["ece"] == pytest.approx(audited.ece.value, abs=1e-6)
+    assert held_out["accuracy_low"] < held_out["accuracy"] < held_out["accuracy_high"]
+    shares = np.bincount(predictions.known_labels) / len(predictions)
+    base = card.baselines["Base rate (class shares)"]["held out"]
+    assert base["log_loss"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=0.02)
+    assert "| this model | validation |" in readme
+    assert all(f"| {name} | held out |" in readme for name in card.baselines)
+
+
+def test_a_rare_class_is_judged_by_its_precision(tmp_path, unrendered):
+    rows = "".join(f"{i % 50 / 50},{'yes' if i % 50 == 49 else 'no'}\n" for i in range(600))
+    (tmp_path / "t.csv").write_text(f"x,late\n{rows}")
+    told = done("train", "t.csv", "--label", "late", "--model", "network", "--set", "epochs=1")
+    assert "yes is rare" in told
+    card = calmoe.load("t-model").card
+    base = card.baselines["Base rate (class shares)"]["held out"]
+    assert base["average_precision"] == pytest.approx(12 / 600, abs=0.01)
+    assert card.baselines["Logistic regression"]["held out"]["average_precision"] > 0.9
+
+
+def test_rows_without_labels_are_a_target(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv", rows=200)
+    done("train", path, "--label", "default", *NETWORK)
+    lines = [line.rpartition(",")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    told = done("predict", "credit-model", "new.csv", "--out", "p.csv")
+    assert "calmoe audit credit-model/held_out.safetensors --target p.csv" in told
+    assert Predictions.load("p.csv").class_names == ("no", "yes")
+    assert "no labels" in refused("audit", "p.csv")
+    (tmp_path / "empty.csv").write_text(
+        "\n".join(f"{line}," for line in lines).replace("unit,", "unit,default", 1)
+    )
+    assert "0 rows of empty have a value in 'default'" in refused("train", "empty.csv", "--label", "default")
 
 
 def test_what_was_reported_is_what_the_folder_predicts(tmp_path, unrendered):
@@ -133,7 +178,7 @@ def test_data_frames_and_files_give_the_same(tmp_path, unrendered):
     np.testing.assert_allclose(ours.output.probs, stored.output.probs, atol=1e-9)
     assert (ours.known_labels == stored.known_labels).all()
     assert set(model.predict(frame)) <= {"no", "yes"}
-    with pytest.raises(calmoe.errors.InputError, match="the table has no column 'age'"):
+    with pytest.raises(calmoe.errors.InputError, match="lacks the column 'age'"):
         model.predict(frame.drop(columns="age"))
 
 

@@ -67,6 +67,10 @@ def test_json_lines_and_parquet_read_alike(tmp_path):
 
 REFUSED = {
     "there are no rows": ["", "a,b\n", "\n\n"],
+    "a workbook": [b"PK\x03\x04rest"],
+    "compressed": [b"\x1f\x8brest"],
+    "UTF-16": ["a,b\n1,2\n".encode("utf-16")],
+    "no text": [bytes(range(256)) * 20],
     "line 3 has 3 values": ["a,b\n1,2\n1,2,3\n"],
     "line 2 holds a NUL": [b"a,b\n1,\x00\n"],
     "line 2 is not UTF-8": [b"a,b\n1,\xff\n"],

@@ -86,6 +86,8 @@ def train_command(
     trained = train(spec, device, console, say)
     for grid in trained.grids:
         console.print(grid.rich())
+    for note in trained.notes:
+        say(note)
     say(f"the model is {spec.folder}, its page {spec.folder / PAGE}")
     say(f"next: calmoe predict {spec.folder} NEW_DATA --out predictions.csv")
     say(f"or: calmoe audit {spec.folder / 'held_out.safetensors'}")
@@ -130,7 +132,7 @@ def init_command(
     if path.suffix != ".toml":
         raise InputError(f"{path}: a spec's name ends in .toml")
     if os.path.lexists(path):
-        raise InputError(f"{path} is there already: remove it, or give another --out")
+        raise InputError(f"{path} is there already: move it elsewhere, or give another --out")
     _, said, notes = look(spec)
     for line in [*said, *(f"note: {note}" for note in notes)]:
         say(line)
@@ -164,8 +166,12 @@ def predict_command(
     for note in predicted.notes:
         say(f"note: {note}")
     labelled = predicted.predictions.labels is not None
-    ending = f"calmoe audit {out}" if labelled else "without labels"
-    say(f"{len(predicted.predictions):,} predictions in {out}: {ending}")
+    say(f"{len(predicted.predictions):,} predictions in {out}{'' if labelled else ', without labels'}")
+    held_out = model / "held_out.safetensors"
+    if labelled:
+        say(f"next: calmoe audit {out}")
+    elif held_out.is_file():
+        say(f"next: calmoe audit {held_out} --target {out} says what they may be worth")
 
 
 def _spec(

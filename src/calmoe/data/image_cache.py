@@ -65,12 +65,12 @@ def decode(path: Path, size: int | tuple[int, int], mode: str = "RGB") -> np.nda
     except InputError:
         raise
     except UnidentifiedImageError:
-        raise InputError(f"{path} is no image: replace it or delete it") from None
+        raise InputError(f"{path} is no image: save it as one, or move it away") from None
     except Image.DecompressionBombError:
         most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
-        raise InputError(f"{path} is too large, over {most:,} pixels: make it smaller or delete it") from None
+        raise InputError(f"{path} is too large, over {most:,} pixels: shrink it, or move it away") from None
     except Exception as error:  # Pillow's readers raise whatever a damaged file leads them to
-        raise InputError(f"{path} is a damaged image ({error}): replace it or delete it") from None
+        raise InputError(f"{path} is a damaged image ({error}): save it anew, or move it away") from None
 
 
 def pixels(image: Image.Image, name: object, size: tuple[int, int], mode: str = "RGB") -> np.ndarray:
@@ -86,7 +86,7 @@ def _eight_bits(image: Image.Image, path: object) -> Image.Image:
         return Image.fromarray(((np.asarray(image).astype(np.int64) + 128) // 257).astype(np.uint8))
     if mode in ("I", "F"):
         kind = {"I": "32-bit", "F": "float"}[mode]
-        raise InputError(f"{path} has {kind} pixels: save it with 8 or 16 bits, or delete it")
+        raise InputError(f"{path} has {kind} pixels: save it with 8 or 16 bits, or move it away")
     return image
 
 

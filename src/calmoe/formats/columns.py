@@ -11,6 +11,7 @@ import numpy as np
 from calmoe.errors import InputError, refusal, shown
 
 MOST_SHOWN = 6  # names in a message
+NEAR = 0.75  # how alike two names are, from 0 to 1, where one may be a slip for the other
 NOTE = "read_as"
 """Where the metadata say in one line how a file was read that calmoe did not write."""
 
@@ -122,7 +123,7 @@ def check_there(kind: str, name: str, names: Iterable[str]) -> None:
     if name in there:
         return
     folded = {each.casefold(): each for each in there[:1000] if len(each) < 100}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=NEAR)
     hint = f"did you mean {shown(folded[near[0]])}?" if near else f"there are {listed(there) or 'none'}"
     raise InputError(f"there is no {kind} {shown(name, 60)}: {hint}")
 

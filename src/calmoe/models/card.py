@@ -97,8 +97,9 @@ class Card:
         """What it was trained on and its scores, a line each; none where nobody knows."""
         described = [f"trained on {self._origin()}"] if self.dataset else []
         for part, values in self.scores.items():
-            known = [f"{TITLES[name]} {_figure(name, values)}" for name in TITLES if name in values]
-            described.append(f"{part}: {', '.join(known)}")
+            known = {title: values[name] for name, title in TITLES.items() if name in values}
+            rows = [f"{known.pop('rows'):,.0f} rows"] if "rows" in known else []
+            described.append(f"{part}: {', '.join([*rows, *(f'{t} {v:.3f}' for t, v in known.items())])}")
         return described
 
     def _origin(self) -> str:
@@ -117,10 +118,10 @@ class Card:
         notes = []
         if any(f"{name}_low" in values for values in ours.values() for name in known):
             notes.append(
-                "Intervals are 95 % sure for other rows drawn like these; they say nothing of another training, "
-                "or of a shift."
+                "Intervals are 95 % sure for other rows drawn like these; they say nothing of another "
+                "training, or of a shift."
             )
-        if "validation" in self.scores:
+        if any("validation" in part for part in self.scores):
             notes.append(
                 "Validation rows chose the model and its temperature: on them it looks better than it is."
             )

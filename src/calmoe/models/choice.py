@@ -19,6 +19,7 @@ from calmoe.models.router import (
     fit_gate,
     row_losses,
 )
+from calmoe.models.watching import each_told
 from calmoe.objectives import Objective
 
 
@@ -43,7 +44,7 @@ def try_candidates(
     listed = list(candidates(experts, gate))
     losses = {each: np.empty(len(folds)) for each in listed}
     epochs = []
-    for fold in range(count):
+    for fold in each_told("the router, fold by fold", range(count), count):
         test = torch.from_numpy(np.flatnonzero(folds == fold))
         train = lessons.take(torch.from_numpy(np.flatnonzero(folds != fold)))
         judged = lessons.take(test)

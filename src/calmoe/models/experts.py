@@ -13,6 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
 from calmoe.errors import InputError, shown
+from calmoe.models.watching import each_told
 
 Named = tuple[str, Any]
 FEWEST_ROWS = 100  # that differ; below it trees find nothing to split
@@ -111,14 +112,14 @@ def cross_fit(
     Rows of fold −1 are always learned from, and get no answer.
     """
     tasks = [(k, fold) for k in range(len(experts)) for fold in range(folds.max() + 1)]
-    parts = Parallel(n_jobs=n_jobs)(
+    fits = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(material.left_out)(
             *experts[k], np.flatnonzero(folds != fold), np.flatnonzero(folds == fold), seeds[k]
         )
         for k, fold in tasks
     )
     logs = np.zeros((len(folds), len(experts), len(material.prior)))
-    for (k, fold), part in zip(tasks, parts, strict=True):
+    for (k, fold), part in zip(tasks, each_told("experts, fold by fold", fits, len(tasks)), strict=True):
         logs[folds == fold, k] = part
     return logs
 
@@ -126,10 +127,11 @@ def cross_fit(
 def refit(experts: list[Named], material: Material, seeds: Sequence[int], n_jobs: int | None) -> list[Named]:
     """Every expert, fitted on all rows."""
     rows = np.arange(len(material.labels))
-    models = Parallel(n_jobs=n_jobs)(
+    fits = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(material.fit)(name, model, rows, seed)
         for (name, model), seed in zip(experts, seeds, strict=True)
     )
+    models = each_told("experts on all rows", fits, len(experts))
     return [(name, model) for (name, _), model in zip(experts, models, strict=True)]
 
 

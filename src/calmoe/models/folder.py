@@ -50,7 +50,7 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     """A folder beside `folder` to write into, which becomes it at the end; after an error nothing is left."""
     place = Path(folder)
     if os.path.lexists(place) and (place.is_symlink() or not place.is_dir() or any(place.iterdir())):
-        raise InputError(f"{legible(place)} is there already: give a new folder, or remove it")
+        raise InputError(f"{legible(place)} is there already: name another folder, or move it elsewhere")
     made = [path for path in place.parents if not path.exists()]
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from calmoe.averaging import update_average
 from calmoe.backbones.mlp import MLP
 from calmoe.mixture import MixtureClassifier, MixtureHead
+from calmoe.models.watching import each_told
 from calmoe.objectives import ERM, Objective, cross_entropy
 from calmoe.sharpness import sharp_gradients
 
@@ -83,7 +84,7 @@ def train(
     )
     averaged = copy.deepcopy(model)
     best, curve, step = copy.deepcopy(averaged.state_dict()), [], 0
-    for epoch in range(recipe.max_epochs):
+    for epoch in each_told("epochs", range(recipe.max_epochs), recipe.max_epochs):
         for batch in _batches(examples, recipe, source):
             part = examples.take(batch)
             sharp_gradients(partial(_value, model, part, recipe.objective), model, recipe.rho)

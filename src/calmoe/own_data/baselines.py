@@ -1,4 +1,4 @@
-"""Baselines that cost nothing: logistic regression, and gradient boosting for tables."""
+"""Baselines that cost nothing: class shares, logistic regression, and gradient boosting for tables."""
 
 import warnings
 from collections.abc import Mapping
@@ -10,11 +10,20 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from calmoe.models.experts import BOOSTING, answers
+from calmoe.own_data.parts import Labelled
+from calmoe.own_data.scores import Row
 from calmoe.predictions import Predictions
 
-LINEAR, BOOSTED = "Logistic regression", "Gradient boosting"
+BASE_RATE, LINEAR, BOOSTED = "Base rate (class shares)", "Logistic regression", "Gradient boosting"
 SIDE = 16  # pixels, to which images are shrunk for logistic regression
 WORDS = 50_000
+
+
+def base_rate(data: Labelled) -> Row:
+    """The same answer for every row: how often each class is among the rows to learn from."""
+    return _row(
+        BASE_RATE, {part: np.tile(data.shares, (len(at), 1)) for part, at in data.judged.items()}, data
+    )
 
 
 def fit_baseline(name: str, features: Any, codes: np.ndarray, seed: int) -> Any:
@@ -29,12 +38,18 @@ def fit_baseline(name: str, features: Any, codes: np.ndarray, seed: int) -> Any:
         return model.fit(features, codes)
 
 
-def baseline_predictions(
-    model: Any, features: Any, codes: np.ndarray, groups: Mapping[str, np.ndarray], prior: np.ndarray
-) -> Predictions:
-    """What a fitted classifier says of some rows."""
-    probs = np.exp(answers("baseline", model, features, prior))
-    return Predictions.from_probs(probs, labels=codes, groups=dict(groups))
+def baseline_row(name: str, model: Any, features: Mapping[str, Any], data: Labelled) -> Row:
+    """What a fitted classifier says of the rows that are scored; their features by part."""
+    probs = {part: np.exp(answers("baseline", model, each, data.shares)) for part, each in features.items()}
+    return _row(name, probs, data)
+
+
+def _row(name: str, probs: Mapping[str, np.ndarray], data: Labelled) -> Row:
+    parts = {}
+    for part, rows in data.judged.items():
+        groups = data.source.take(rows).groups
+        parts[part] = Predictions.from_probs(probs[part], labels=data.codes[rows], groups=groups)
+    return Row(name, parts)
 
 
 def word_features(texts: list[str]) -> Any:

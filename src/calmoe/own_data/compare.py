@@ -14,8 +14,8 @@ from calmoe.methods import METHODS, source
 from calmoe.models.model import Model
 from calmoe.models.table_model import TableModel
 from calmoe.own_data.network_training import prepare
-from calmoe.own_data.parts import Labelled
-from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
+from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
+from calmoe.own_data.scores import Row
 from calmoe.own_data.spec import NUM_EXPERTS, TrainSpec
 from calmoe.progress_bar import progress_bar
 from calmoe.training.checkpoints import TrainingState

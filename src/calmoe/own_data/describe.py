@@ -1,5 +1,7 @@
 """What `calmoe train` understood of the data, in a few lines."""
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from calmoe.models.columns import dates_in, numbers_in
@@ -18,11 +20,14 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
         lines[0] += f", {many(len(source.columns), 'column')} to learn from"
         lines += column_lines(source)
     lines.append(class_line(data, spec.label))
+    if data.rare is not None:
+        lines.append(
+            f"{data.classes[data.rare]} is rare: accuracy says little, look at log loss and average precision"
+        )
     for name, column in source.groups.items():
         values, counts = np.unique(column.astype(str), return_counts=True)
-        lines.append(
-            f"group {name}: {many(len(values), 'value')}, the smallest has {many(int(counts.min()), 'row')}"
-        )
+        smallest = f"{values[counts.argmin()]} with {many(int(counts.min()), 'row')}"
+        lines.append(f"group {name}: {many(len(values), 'value')}, the smallest is {smallest}")
     rest = f", {len(parts.shift):,} are the shift that is held out" if len(parts.shift) else ""
     lines.append(f"split: {len(parts.fit):,} to learn from, {len(parts.held_out):,} to score on{rest}")
     return lines
@@ -69,11 +74,28 @@ def column_lines(source: Source) -> list[str]:
     if gaps:
         most = sorted(gaps, key=lambda name: -gaps[name])
         lines.append("missing values: " + listed(shortened([f"{name} {gaps[name]:,}" for name in most])))
-    if keys:
-        lines.append(
-            f"note: every row has another {listed(keys)}: leave out what only numbers rows, with --drop"
-        )
+    if idle := _idle(source):
+        lines.append(f"left out: {listed(shortened([f'{name} ({why})' for name, why in idle.items()]))}")
+    lines += [
+        f"note: {name} is another in every row: if it only numbers them, leave it out with --drop {name}"
+        for name in keys
+    ]
     return lines
+
+
+def _idle(source: Source) -> dict[str, str]:
+    """The columns that tell nothing, or nothing new, and why; `Preparation` leaves them out."""
+    idle: dict[str, str] = {}
+    first: dict[Hashable, str] = {}
+    for name, values in source.columns.items():
+        texts = values.dtype == object
+        content: Hashable = tuple(values.tolist()) if texts else values.tobytes()
+        if len(set(values.tolist()) if texts else np.unique(values)) == 1:
+            idle[name] = "one value"
+        elif content in first:
+            idle[name] = f"a copy of {first[content]}"
+        first.setdefault(content, name)
+    return idle
 
 
 def _is_key(values: np.ndarray) -> bool:

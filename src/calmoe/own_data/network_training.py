@@ -26,13 +26,14 @@ from calmoe.models.inputs import Inputs, dataset_inputs
 from calmoe.models.network_model import NetworkModel, with_weights
 from calmoe.own_data.baselines import (
     LINEAR,
-    baseline_predictions,
+    base_rate,
+    baseline_row,
     fit_baseline,
     shrunk_images,
     word_features,
 )
 from calmoe.own_data.parts import Labelled
-from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
+from calmoe.own_data.scores import Row, scores
 from calmoe.own_data.spec import NetworkSettings, TrainSpec
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
@@ -69,11 +70,12 @@ def train_network(
     weights, epoch = _train(trainer, spec, prepared.training, console)
     model = _finished(data, spec, prepared, weights)
     model.card.settings["epochs"] = epoch
-    judged = {HELD_OUT: data.parts.held_out} | ({SHIFT: data.parts.shift} if len(data.parts.shift) else {})
-    ours = {part: _answered(model, prepared.rows, data, at) for part, at in judged.items()}
-    baseline = _baseline(data, prepared.rows, judged, spec.seed)
+    validation = _answered(model, prepared.rows, data, data.parts.validation)
+    model.card.scores["validation"] = scores(validation, data.rare)
+    ours = {part: _answered(model, prepared.rows, data, at) for part, at in data.judged.items()}
+    baselines = [base_rate(data), _linear(data, prepared.rows, spec.seed)]
     ours_is = "Sharp mixture of experts" if method_of(spec.network).head == "mixture" else "Sharp training"
-    return model, [Row(ours_is, ours, ours=True), baseline]
+    return model, [Row(ours_is, ours, ours=True), *baselines]
 
 
 def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
@@ -212,7 +214,7 @@ def _answered(model: NetworkModel, rows: Tensor, data: Labelled, at: np.ndarray)
     return Predictions(output=output, labels=torch.from_numpy(data.codes[at]), groups=part.groups)
 
 
-def _baseline(data: Labelled, rows: Tensor, judged: dict[str, np.ndarray], seed: int) -> Row:
+def _linear(data: Labelled, rows: Tensor, seed: int) -> Row:
     """Logistic regression on words, or on shrunk images."""
     fit = data.parts.fit
     if data.source.kind == "texts":
@@ -221,13 +223,10 @@ def _baseline(data: Labelled, rows: Tensor, judged: dict[str, np.ndarray], seed:
         features = vectorizer.transform(texts)
     else:
         features = shrunk_images(rows.numpy())
-    prior = np.bincount(data.codes[fit], minlength=len(data.classes)) / len(fit)
     model = fit_baseline(LINEAR, features[fit], data.codes[fit], seed)
-    answers = {
-        part: baseline_predictions(model, features[at], data.codes[at], data.source.take(at).groups, prior)
-        for part, at in judged.items()
-    }
-    return Row(f"{LINEAR} on {'words' if data.source.kind == 'texts' else 'pixels'}", answers)
+    judged = {part: features[at] for part, at in data.judged.items()}
+    what = "words" if data.source.kind == "texts" else "pixels"
+    return baseline_row(f"{LINEAR} on {what}", model, judged, data)
 
 
 def _decoded(files: list[Path], size: int) -> Tensor:

@@ -4,8 +4,8 @@ from matplotlib import rc_context
 
 from calmoe.metrics import reliability
 from calmoe.models.card import Card
-from calmoe.own_data.parts import Labelled
-from calmoe.own_data.scores import HELD_OUT, SHIFT, Row, group_grid, score_grids, scores
+from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
+from calmoe.own_data.scores import ECE_NOTE, Row, group_grid, group_notes, score_grids, scores
 from calmoe.render.drawing import FULL, STYLE, Drawn, new_figure, rendered
 from calmoe.render.page import Code, Page, Picture, Point, Section, footer
 from calmoe.render.plots import plot_reliability
@@ -17,18 +17,19 @@ def make_page(
 ) -> str:
     """The whole page as HTML."""
     ours = next(row for row in rows if row.ours)
-    grid, small = group_grid(ours.parts[HELD_OUT])
+    grid, small = group_grid(ours.parts[HELD_OUT]), group_notes(data)
     sections = [
         Section(
             heading="Scores",
             how="Lower is better for log loss, ECE and Brier score. The lowest log loss is bold. Baselines "
             "cost nothing: where the model is no better than they are, use them.",
-            tables=score_grids(rows),
+            tables=score_grids(rows, data.rare),
+            notes=[f"{ECE_NOTE}."],
             figures=[_reliability(ours)],
         )
     ]
-    if grid is not None:
-        sections.append(Section(heading="Groups", tables=[grid], notes=small))
+    if grid is not None or small:
+        sections.append(Section(heading="Groups", tables=[grid] if grid else [], notes=small))
     page = Page(
         title=f"A model for {card.label or card.dataset}",
         subtitle=f"{card.method}, trained on {many(card.rows, 'row')} of {card.dataset}",

@@ -14,6 +14,8 @@ from calmoe.own_data.spec import TrainSpec
 
 FEWEST_ROWS = 20
 MOST_CLASSES = 200
+HELD_OUT, SHIFT = "held out", "shift"
+RARE = 0.05  # the share of a class below which accuracy says little
 VALIDATION = 0.15  # of the rows that are not held out
 
 
@@ -39,6 +41,22 @@ class Labelled(NamedTuple):
     parts: Parts
     notes: list[str]
 
+    @property
+    def shares(self) -> np.ndarray:
+        """How often each class is among the rows to learn from. [C]"""
+        return np.bincount(self.codes[self.parts.fit], minlength=len(self.classes)) / len(self.parts.fit)
+
+    @property
+    def rare(self) -> int | None:
+        """The class, of two, that fewer than one row in twenty has."""
+        rarest = int(self.shares.argmin())
+        return rarest if len(self.classes) == 2 and self.shares[rarest] < RARE else None
+
+    @property
+    def judged(self) -> dict[str, np.ndarray]:
+        """The rows that are scored, by part."""
+        return {HELD_OUT: self.parts.held_out} | ({SHIFT: self.parts.shift} if len(self.parts.shift) else {})
+
 
 def divide(source: Source, spec: TrainSpec) -> Labelled:
     """Leave out rows without a label, hold out the shift, split the rest by class at random."""
@@ -48,7 +66,8 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         notes.append(f"{int((~known).sum()):,} rows have no label and are left out")
         source = source.take(np.flatnonzero(known))
     if len(source) < FEWEST_ROWS:
-        raise InputError(f"{source.name} has {len(source)} labelled rows: at least {FEWEST_ROWS} are needed")
+        where = f"have a value in {shown(spec.label)}" if spec.label else "have a label"
+        raise InputError(f"{len(source)} rows of {source.name} {where}: at least {FEWEST_ROWS} are needed")
     shift = _shifted(source, spec)
     usual = np.flatnonzero(~shift)
     if len(usual) < FEWEST_ROWS:

@@ -30,10 +30,15 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     if not out.parent.is_dir():
         raise InputError(f"{legible(out)}: there is no folder {legible(out.parent)}: create it first")
     if os.path.lexists(out):
-        raise InputError(f"{legible(out)} is there already: remove it, or give another --out")
+        raise InputError(f"{legible(out)} is there already: move it elsewhere, or give another --out")
     if not data.exists():
         raise InputError(f"there is no file or folder {legible(data)}")
     source, notes = _read(model, data, label, groups)
+    if source.digest == model.card.digest:
+        notes.append(
+            "the model was trained on these very data, and looks better on them than it is: audit its "
+            "held_out.safetensors, or new rows"
+        )
     labels: Any = None
     if len(source.labels):
         unknown = sum(value is None for value in source.labels)

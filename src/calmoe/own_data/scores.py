@@ -1,15 +1,24 @@
 """Scores of models on the parts that were held out, and the tables that show them."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.metrics import average_precision_score
 
-from calmoe.metrics import accuracy, brier_score, ece, nll
+from calmoe.arrays import as_numpy
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.estimates import Estimate, binned_gap, normal, proportion
+from calmoe.defaults import BINS, LEVEL
+from calmoe.metrics import accuracy, brier_score
+from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid, Heading, count, label, number
+from calmoe.render.wording import listed, many, shortened
 
-HELD_OUT, SHIFT = "held out", "shift"
-COLUMNS = (("accuracy", "accuracy"), ("log_loss", "log loss"), ("ece", "ECE"), ("brier", "Brier"))
+COLUMNS = {"accuracy": "accuracy", "log_loss": "log loss", "ece": "ECE", "brier": "Brier"}
+PRECISION = {"average_precision": "avg. precision"}  # where one of two classes is rare
+ECE_NOTE = f"ECE as calmoe audit has it: {BINS} bins of equal width, freed from its upward bias"
 FEWEST_OF_GROUP = 30
 MOST_GROUPS = 30
 
@@ -22,56 +31,101 @@ class Row(NamedTuple):
     ours: bool = False
 
 
-def scores(predictions: Predictions) -> dict[str, float]:
-    """Rows, accuracy, log loss, ECE and Brier score."""
+def scores(predictions: Predictions, rare: int | None = None) -> dict[str, float]:
+    """Rows, accuracy, log loss and ECE with 95 % intervals (…_low, …_high), Brier score.
+
+    rare: a class whose average precision counts too, where some row has it.
+    """
     probs, labels = predictions.output.probs, predictions.known_labels
-    return {
-        "rows": float(len(predictions)),
-        "accuracy": accuracy(probs, labels),
-        "log_loss": nll(predictions.output.log_probs, labels),
-        "ece": ece(probs, labels),
-        "brier": brier_score(probs, labels),
+    losses = -as_numpy(predictions.output.log_probs.double().gather(1, labels[:, None])[:, 0])
+    estimates = {
+        "accuracy": proportion(accuracy(probs, labels), len(labels), LEVEL),
+        "log_loss": normal(float(losses.mean()), float(losses.std() / math.sqrt(len(losses))), LEVEL),
+        "ece": _ece(predictions),
     }
+    values = {"rows": float(len(predictions))}
+    for name, estimate in estimates.items():
+        values |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    values["brier"] = brier_score(probs, labels)
+    if rare is not None and (labels == rare).any():
+        truth, score = as_numpy(labels == rare), as_numpy(probs[:, rare])
+        values["average_precision"] = float(average_precision_score(truth, score))
+    return values
 
 
-def score_grids(rows: list[Row]) -> list[Grid]:
+def _ece(predictions: Predictions) -> Estimate:
+    """The audit's own ECE of these rows."""
+    rows = Configurations.of(predictions)
+    return binned_gap(rows.residual, rows.bins(BINS), BINS, level=LEVEL, noise=rows.noise)
+
+
+def score_grids(rows: list[Row], rare: int | None = None) -> list[Grid]:
     """A table a part, a row a model; the lowest log loss is bold."""
-    return [_grid(rows, part) for part in (HELD_OUT, SHIFT) if part in rows[0].parts]
+    return [_grid(rows, part, rare) for part in (HELD_OUT, SHIFT) if part in rows[0].parts]
 
 
-def _grid(rows: list[Row], part: str) -> Grid:
-    table = {row.name: scores(row.parts[part]) for row in rows}
+def _grid(rows: list[Row], part: str, rare: int | None) -> Grid:
+    table = {row.name: scores(row.parts[part], rare) for row in rows}
     best = min(each["log_loss"] for each in table.values())
+    columns = COLUMNS | (PRECISION if rare is not None else {})
     lines = []
     for name, each in table.items():
         cells = [
-            number(each[key])._replace(bold=key == "log_loss" and each[key] == best) for key, _ in COLUMNS
+            number(each.get(key, math.nan))._replace(bold=key == "log_loss" and each[key] == best)
+            for key in columns
         ]
         lines.append((label(name, name), *cells))
-    headings = (Heading("model", ("model",)), *(Heading(title, (key,)) for key, title in COLUMNS))
+    headings = (Heading("model", ("model",)), *(Heading(title, (key,)) for key, title in columns.items()))
     what = {HELD_OUT: "Held out", SHIFT: "The shift"}[part]
     return Grid(
         f"{what}: {len(rows[0].parts[part]):,} rows that no model has seen", headings, (tuple(lines),)
     )
 
 
-def group_grid(predictions: Predictions) -> tuple[Grid | None, list[str]]:
-    """Our model by group; groups of fewer than 30 rows are only counted."""
-    lines, notes = [], []
+def group_grid(predictions: Predictions) -> Grid | None:
+    """Our model by group, large groups first; those of fewer than 30 rows are not scored."""
+    lines = []
     for name, column in predictions.groups.items():
         values, counts = np.unique(column.astype(str), return_counts=True)
-        small = int((counts < FEWEST_OF_GROUP).sum())
-        if small:
-            notes.append(f"{name}: {small} of {len(values)} values have fewer than {FEWEST_OF_GROUP} rows")
-        for value in values[counts >= FEWEST_OF_GROUP][:MOST_GROUPS]:
+        largest = np.argsort(-counts, kind="stable")[:MOST_GROUPS]
+        for value in values[largest[counts[largest] >= FEWEST_OF_GROUP]]:
             result = scores(predictions.take(column.astype(str) == value))
-            cells = (number(result[key]) for key, _ in COLUMNS)
+            cells = (number(result[key]) for key in COLUMNS)
             lines.append((label(f"{name} {value}", f"{name}={value}"), count(int(result["rows"])), *cells))
     if not lines:
-        return None, notes
+        return None
     headings = (
         Heading("group", ("group",)),
         Heading("rows", ("rows",)),
-        *(Heading(title, (key,)) for key, title in COLUMNS),
+        *(Heading(title, (key,)) for key, title in COLUMNS.items()),
     )
-    return Grid("By group, held out", headings, (tuple(lines),)), notes
+    return Grid("By group, held out", headings, (tuple(lines),))
+
+
+def group_notes(data: Labelled) -> list[str]:
+    """A line a group column: which groups have too few rows held out to be scored, and what is left out."""
+    notes = []
+    usual = np.concatenate([data.parts.fit, data.parts.held_out])
+    for name, column in data.source.groups.items():
+        texts = column.astype(str)
+        sizes = dict(zip(*np.unique(texts[usual], return_counts=True), strict=True))
+        rows = {value: int((texts[data.parts.held_out] == value).sum()) for value in sizes}
+        if small := {value: n for value, n in rows.items() if n < FEWEST_OF_GROUP}:
+            ordered = sorted(small, key=lambda value: -small[value])
+            named = shortened([f"{value} ({small[value]} of {sizes[value]})" for value in ordered])
+            notes.append(f"{name}: too few rows held out to score {listed(named)}; {_known(small)}")
+        if (scored := len(rows) - len(small)) > MOST_GROUPS:
+            notes.append(f"{name}: the table has the {MOST_GROUPS} largest of {scored} groups")
+    return notes
+
+
+def _known(small: dict[str, int]) -> str:
+    """How little an accuracy from the largest of these groups would say.
+
+    >>> _known({"islands": 3}), _known({"west": 25})
+    ('nothing is known of them', 'an accuracy from 25 rows is known to ±0.20 only')
+    """
+    rows = max(small.values())
+    if rows < 4:
+        return "nothing is known of them"
+    return f"an accuracy from {many(rows, 'row')} is known to ±{0.98 / math.sqrt(rows):.2f} only"

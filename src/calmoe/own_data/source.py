@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from calmoe.data.image_cache import SUFFIXES as IMAGES
-from calmoe.errors import InputError, check_known, shown
+from calmoe.errors import InputError, about, shown
 from calmoe.files import is_utf8, legible
+from calmoe.formats.columns import check_there
 from calmoe.models.columns import Columns
 from calmoe.models.model import class_name, group_column
 from calmoe.own_data.tables import read_table
@@ -60,8 +61,9 @@ def read_rows(
     """A table, or texts where `text` names their column; columns that are named must be there."""
     table = read_table(path, text)
     columns, groups, drop = dict(table.columns), tuple(dict.fromkeys(groups)), tuple(drop)
-    for name in filter(None, (label, text, *groups, *drop)):
-        check_known(f"column of {legible(path.name)}", name, columns)
+    with about(legible(path)):
+        for name in filter(None, (label, text, *groups, *drop)):
+            check_there("column", name, columns)
     grouped = {name: group_column(columns[name]) for name in groups}
     labels = (
         np.array([None if _missing(v) else class_name(v) for v in columns.pop(label)], dtype=object)

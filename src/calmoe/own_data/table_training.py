@@ -7,12 +7,12 @@ import numpy as np
 
 from calmoe.errors import InputError
 from calmoe.models import CalibratedMoEClassifier, MixtureOfModels, Preparation
-from calmoe.models.card import Card
+from calmoe.models.card import Card, Scores
 from calmoe.models.classifier import TableClassifier
 from calmoe.models.table_model import TableModel
-from calmoe.own_data.baselines import BOOSTED, LINEAR, baseline_predictions, fit_baseline
+from calmoe.own_data.baselines import BOOSTED, LINEAR, base_rate, baseline_row, fit_baseline
 from calmoe.own_data.parts import Labelled
-from calmoe.own_data.scores import HELD_OUT, SHIFT, Row
+from calmoe.own_data.scores import Row
 from calmoe.own_data.spec import NUM_EXPERTS, TrainSpec
 from calmoe.predictions import Predictions
 
@@ -34,7 +34,7 @@ def check_libraries(spec: TrainSpec) -> None:
 
 def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]:
     """The fitted model, and what it and the baselines say of the parts that were held out."""
-    source, parts, rows = data.source, data.parts, data.parts.fit
+    source, rows = data.source, data.parts.fit
     columns = {name: values[rows] for name, values in source.columns.items()}
     labels = np.array(data.classes, dtype=object if isinstance(data.classes[0], str) else np.int64)
     if not Preparation().fit(columns).kept:
@@ -52,9 +52,9 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]
         estimator.n_jobs = None  # of this machine, no part of the model
     model = TableModel(estimator, Card())
     title = "Mixture of models" if isinstance(estimator, MixtureOfModels) else "Calibrated network"
-    judged = {HELD_OUT: parts.held_out} | ({SHIFT: parts.shift} if len(parts.shift) else {})
-    ours = {part: _predicted(model, data, at) for part, at in judged.items()}
-    return model, [Row(title, ours, ours=True), *_baselines(estimator, data, judged, spec.seed)]
+    model.card.scores.update(_validated(estimator, len(rows)))
+    ours = {part: _predicted(model, data, at) for part, at in data.judged.items()}
+    return model, [Row(title, ours, ours=True), base_rate(data), *_baselines(estimator, data, spec.seed)]
 
 
 def make_estimator(spec: TrainSpec, rows: int, cores: int = 1) -> MixtureOfModels | CalibratedMoEClassifier:
@@ -84,25 +84,25 @@ def _predicted(model: TableModel, data: Labelled, rows: np.ndarray) -> Predictio
     return model.predictions(part.columns, part.labels, part.groups)
 
 
-def _baselines(
-    estimator: TableClassifier, data: Labelled, judged: dict[str, np.ndarray], seed: int
-) -> list[Row]:
+def _validated(estimator: TableClassifier, rows: int) -> Scores:
+    """The log loss by which the router, or the epoch, was chosen."""
+    if isinstance(estimator, MixtureOfModels):
+        chosen = min(t.log_loss for t in estimator.trials_ if t.kind == estimator.choice_)
+        return {"cross-validation": {"rows": rows, "log_loss": chosen}}
+    curve = getattr(estimator, "validation_log_loss_", [])
+    return {"validation": {"log_loss": min(curve)}} if curve else {}
+
+
+def _baselines(estimator: TableClassifier, data: Labelled, seed: int) -> list[Row]:
     """Both baselines; where the mixture has them as experts, these, which are fitted already."""
-    preparation, source = estimator.preparation_, data.source
-    fitted = dict(getattr(estimator, "experts_", []))
-    prior = np.bincount(data.codes[data.parts.fit], minlength=len(data.classes)) / len(data.parts.fit)
-    features = {part: preparation.transform(source.take(at).columns) for part, at in judged.items()}
+
+    def features(rows: np.ndarray) -> np.ndarray:
+        return estimator.preparation_.transform(data.source.take(rows).columns).astype(np.float64)
+
+    fitted, fit = dict(getattr(estimator, "experts_", [])), data.parts.fit
+    judged = {part: features(at) for part, at in data.judged.items()}
     rows = []
     for name, expert in EXPERTS.items():
-        model = fitted.get(expert)
-        if model is None:
-            train = preparation.transform(source.take(data.parts.fit).columns)
-            model = fit_baseline(name, train, data.codes[data.parts.fit], seed)
-        answers = {
-            part: baseline_predictions(
-                model, features[part].astype(np.float64), data.codes[at], source.take(at).groups, prior
-            )
-            for part, at in judged.items()
-        }
-        rows.append(Row(name, answers))
+        model = fitted.get(expert) or fit_baseline(name, features(fit), data.codes[fit], seed)
+        rows.append(baseline_row(name, model, judged, data))
     return rows

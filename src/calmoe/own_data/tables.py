@@ -25,6 +25,15 @@ MISSING = frozenset(
 )  # what pandas takes for missing in a CSV file, and "?"
 MOST_BYTES, MOST_CELL = 4 * 2**30, 2**24
 FEW, MANY = 0.05, 20  # words among numbers: at most this share of rows, and more different numbers
+SIGNATURES = {
+    b"PK\x03\x04": "a workbook or a zip archive: save its table as CSV",
+    b"\xd0\xcf\x11\xe0": "an old workbook: save its table as CSV",
+    b"\x1f\x8b": "a compressed file: unpack it first",
+    b"PAR1": "a parquet file: end its name in .parquet",
+    codecs.BOM_UTF16_LE: "text in UTF-16: save it as UTF-8",
+    codecs.BOM_UTF16_BE: "text in UTF-16: save it as UTF-8",
+}
+CONTROL, PROBE = re.compile(rb"[\x00-\x08\x0e-\x1f]"), 4096  # bytes of no text, sought in the first ones
 DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 
 
@@ -90,6 +99,7 @@ def _of_one_kind(name: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
 
 def _decoded(data: bytes) -> str:
     data = data.removeprefix(codecs.BOM_UTF8)
+    _check_text(data)
     if (place := data.find(b"\0")) >= 0:
         line = data.count(b"\n", 0, place) + 1
         raise InputError(f"line {line} holds a NUL character: write the file as plain UTF-8 text")
@@ -97,7 +107,19 @@ def _decoded(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"line {line} is not UTF-8: write the file in that encoding") from None
+        raise InputError(
+            f"line {line} is not UTF-8: save the file in that encoding (older programs write Latin-1)"
+        ) from None
+
+
+def _check_text(data: bytes) -> None:
+    """Refuse what is no text at all."""
+    for beginning, what in SIGNATURES.items():
+        if data.startswith(beginning):
+            raise InputError(f"this is {what}")
+    strange = len(CONTROL.findall(data[:PROBE]))
+    if strange >= 8 and strange > 0.03 * len(data[:PROBE]):
+        raise InputError("this is no text: give a table as plain UTF-8 text, or as a parquet file")
 
 
 def _csv(data: bytes, separator: str = "") -> tuple[dict[str, list[str]], list[str]]:

@@ -2,26 +2,31 @@
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rich.console import Console
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 import calmoe
-from calmoe.errors import InputError, check_known
+from calmoe.errors import InputError, about
 from calmoe.experiments.environment import describe as session
 from calmoe.experiments.preparation import pick_device
 from calmoe.files import legible, write_whole
-from calmoe.models.card import Card
+from calmoe.formats.columns import check_there
+from calmoe.models.card import Card, Scores
 from calmoe.models.folder import new_folder, write_model
 from calmoe.models.model import Model
+from calmoe.models.watching import watched
 from calmoe.own_data.describe import describe
-from calmoe.own_data.parts import Labelled, divide
-from calmoe.own_data.scores import Row, scores
+from calmoe.own_data.parts import HELD_OUT, Labelled, divide
+from calmoe.own_data.scores import ECE_NOTE, Row, group_grid, group_notes, score_grids, scores
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.spec import TrainSpec
+from calmoe.progress_bar import progress_bar
 from calmoe.render.grid import Grid
 from calmoe.threads import threads
 
@@ -29,11 +34,11 @@ PAGE = "report.html"
 
 
 class Trained(NamedTuple):
-    """The model, the rows of its tables, and these tables."""
+    """The model, its tables, and what to know of them."""
 
     model: Model
-    rows: list[Row]
     grids: list[Grid]
+    notes: list[str]
 
 
 def read_source(spec: TrainSpec) -> Source:
@@ -60,7 +65,8 @@ def look(spec: TrainSpec) -> tuple[Labelled, list[str], list[str]]:
     if source.kind != "tables" and spec.expect_shift:
         raise InputError("--expect-shift is for tables: it names one of their columns")
     if spec.expect_shift:
-        check_known("column to learn from", spec.expect_shift, source.columns)
+        with about("--expect-shift"):
+            check_there("column to learn from", spec.expect_shift, source.columns)
     data = divide(source, spec)
     return data, describe(data, spec), [*source.notes, *data.notes]
 
@@ -68,7 +74,6 @@ def look(spec: TrainSpec) -> tuple[Labelled, list[str], list[str]]:
 def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], None]) -> Trained:
     """Train, score, and write the folder: all of it or nothing."""
     from calmoe.own_data.page import make_page
-    from calmoe.own_data.scores import score_grids
 
     where = pick_device(device)
     model: Model
@@ -80,7 +85,7 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             from calmoe.own_data.table_training import check_libraries, train_table
 
             check_libraries(spec)
-            with console.status("training …"):
+            with _bar(console):
                 model, rows = train_table(data, spec)
         else:
             from calmoe.own_data.network_training import check_encoder, train_network
@@ -89,22 +94,41 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
                 check_encoder(spec)
             with threads(2):
                 model, rows = train_network(data, spec, where, console)
+        baselines = [row for row in rows if not row.ours]
         if spec.compare:
             from calmoe.own_data.compare import compare
 
             rows += compare(model, data, spec, where, console)
         ours = next(row for row in rows if row.ours)
-        model.card = make_card(model, data, spec, session(where)["commit"] or "", ours)
+        model.card = make_card(model, data, spec, session(where)["commit"] or "", ours, baselines)
         command = shlex.join(["calmoe", "train", spec.data.name, *options(spec)])
         write_model(model, place)
         page = make_page(data, rows, model.card, said, notes, command)
         write_whole(place / PAGE, page.encode())
         for part, predictions in ours.parts.items():
             predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
-    return Trained(model, rows, score_grids(rows))
+    groups = group_grid(ours.parts[HELD_OUT])
+    grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
+    return Trained(model, grids, [ECE_NOTE, *group_notes(data)])
 
 
-def make_card(model: Model, data: Labelled, spec: TrainSpec, commit: str, ours: Row) -> Card:
+@contextmanager
+def _bar(console: Console) -> Iterator[None]:
+    """A bar that follows the fits inside."""
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("preparing", total=None)
+        with watched(
+            lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+        ):
+            yield
+
+
+def make_card(
+    model: Model, data: Labelled, spec: TrainSpec, commit: str, ours: Row, baselines: list[Row]
+) -> Card:
+    def judged(row: Row) -> Scores:
+        return {part: scores(predictions, data.rare) for part, predictions in row.parts.items()}
+
     settings: dict[str, Any] = {"held_out": spec.held_out, "expect_shift": spec.expect_shift}
     if data.source.kind != "tables" or spec.model == "network":
         network = {name: value for name, value in asdict(spec.network).items() if value not in (None, "")}
@@ -121,7 +145,8 @@ def make_card(model: Model, data: Labelled, spec: TrainSpec, commit: str, ours: 
         groups=tuple(data.source.groups),
         seed=spec.seed,
         settings=settings | {"split": split},
-        scores={part: scores(predictions) for part, predictions in ours.parts.items()},
+        scores=model.card.scores | judged(ours),
+        baselines={row.name: judged(row) for row in baselines},
         calmoe=calmoe.__version__,
         commit=commit,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
