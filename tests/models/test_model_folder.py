@@ -16,6 +16,7 @@ from calmoe.models import folder as folders
 from calmoe.models.card import Card
 from calmoe.models.images import as_images
 from calmoe.models.inputs import ArrayInputs, TextInputs
+from calmoe.models.network_model import NetworkModel
 from encoders import save_encoder
 from saved_networks import IMAGES, network
 
@@ -57,6 +58,26 @@ def test_texts_need_no_other_folder(tmp_path):
     np.testing.assert_array_equal(again.predict_proba(["you are good", "bad man", ""]), expected)
     with pytest.raises(InputError, match="row 1 is 3"):
         again.predict(["good", 3])
+
+
+def test_a_model_of_transformers_trainer_becomes_a_folder(tmp_path):
+    pytest.importorskip("transformers")
+    encoder = save_encoder(tmp_path / "encoder")
+    trained = calmoe.MixtureForSequenceClassification.from_encoder(encoder, 2, num_experts=2, pooling="mean")
+    model = NetworkModel.of_texts(trained, encoder, ["no", "yes"], temperature=2.0)
+    texts = ["you are good", "bad man"]
+    expected = model.predict_proba(texts)
+    model.save(tmp_path / "a")
+    shutil.rmtree(encoder)
+    loaded = calmoe.load(tmp_path / "a")
+    np.testing.assert_array_equal(loaded.predict_proba(texts), expected)
+    ids = loaded.inputs.rows(texts, loaded.encoder)
+    with torch.no_grad():
+        theirs = trained.eval()(ids.clamp(min=0), attention_mask=ids >= 0).log_probs / 2
+    np.testing.assert_allclose(loaded.predict_proba(texts), theirs.softmax(1), atol=1e-6)
+    assert all(parameter.requires_grad for parameter in trained.parameters())
+    with pytest.raises(InputError, match="reads no texts"):
+        NetworkModel.of_texts(network(IMAGES).network, encoder, ["a", "b", "c"])
 
 
 def test_arrays_are_taken_as_they_are(tmp_path):

@@ -1,18 +1,21 @@
 """A network with its preparation and its temperatures, as one model."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from calmoe.backbones import Encoder
 from calmoe.errors import InputError
 from calmoe.formats.columns import class_values
 from calmoe.mixture import MixtureClassifier, MixtureOutput
 from calmoe.models.architecture import Architecture
 from calmoe.models.card import Card
 from calmoe.models.deployed import Deployed
-from calmoe.models.inputs import Inputs
+from calmoe.models.inputs import Inputs, TextInputs
 from calmoe.models.model import Model
+from calmoe.text_encoders import encoder_folder
 from calmoe.validation import check_finite, check_shapes
 
 
@@ -41,6 +44,31 @@ class NetworkModel(Model):
         self.architecture, self.inputs, self.encoder = architecture, inputs, encoder
         network.eval().requires_grad_(False)
         self.deployed = Deployed(network, inputs, temperature, expert_temperatures).eval()
+
+    @classmethod
+    def of_texts(
+        cls,
+        network: MixtureClassifier,
+        tokenizer: str | Path,
+        classes: list[str] | list[int],
+        *,
+        temperature: float = 1.0,
+        card: Card | None = None,
+    ) -> "NetworkModel":
+        """A model of texts out of a mixture on a text encoder, such as transformers' Trainer leaves it.
+
+        tokenizer: the folder or hub name that the encoder came from. The network is copied.
+        """
+        if not isinstance(network.backbone, Encoder):
+            raise InputError(f"the network reads no texts: its backbone is {type(network.backbone).__name__}")
+        parts = copy.deepcopy((network.backbone, network.head))
+        plain = MixtureClassifier(*parts).cpu().float()
+        inputs, pooling = TextInputs(), {"pooling": network.backbone.pooling}
+        architecture = Architecture(
+            backbone="encoder", shape=inputs.shape, options=pooling, head=dict(plain.head.config)
+        )
+        folder = encoder_folder(str(tokenizer))
+        return cls(plain, architecture, inputs, classes, temperature=temperature, card=card, encoder=folder)
 
     @property
     def network(self) -> MixtureClassifier:
