@@ -184,7 +184,7 @@ class Predictions:
         probs, routing, experts = (as_numpy(logs.double().exp()) for logs in self.output)
         labels = None if self.labels is None else as_numpy(self.labels)
         names = self.class_names or tuple(str(number) for number in range(self.num_classes))
-        return Answers(probs, routing, experts, labels, self.groups, names)
+        return Answers(probs, routing, experts, labels, self.groups, classes=names, spoken=names)
 
     def _check(self) -> None:
         _check_shapes(self.output._asdict())

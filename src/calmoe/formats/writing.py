@@ -17,7 +17,10 @@ PREDICTED = "predicted"
 
 
 class Answers(NamedTuple):
-    """What a table of predictions holds; `classes` are names, or numbers where nobody named them."""
+    """What a table of predictions holds.
+
+    classes: their names in columns and labels; spoken: their names among the predictions.
+    """
 
     probs: np.ndarray  # [N, C]
     routing: np.ndarray  # [N, K]
@@ -25,12 +28,13 @@ class Answers(NamedTuple):
     labels: np.ndarray | None  # [N] places in classes
     groups: Mapping[str, np.ndarray]
     classes: Sequence[str]
+    spoken: Sequence[str]
 
     def named(self) -> dict[str, Any]:
         """Columns by name: groups, label, predicted, prob_CLASS, …, routing_0, …, expert_0_prob_CLASS, …"""
-        names = class_values(self.classes)
+        names, spoken = class_values(self.classes), class_values(self.spoken)
         columns: dict[str, Any] = {} if self.labels is None else {"label": [names[i] for i in self.labels]}
-        columns[PREDICTED] = [names[i] for i in self.probs.argmax(axis=1)]
+        columns[PREDICTED] = [spoken[i] for i in self.probs.argmax(axis=1)]
         columns |= {f"prob_{name}": self.probs[:, c] for c, name in enumerate(names)}
         if self.routing.shape[1] > 1:
             columns |= {f"routing_{k}": column for k, column in enumerate(self.routing.T)}
@@ -59,17 +63,19 @@ class Answers(NamedTuple):
             groups={name: column[rows] for name, column in self.groups.items()},
         )
 
-    def numbered(self) -> "Answers":
-        """The same with numbers for classes."""
-        return self._replace(classes=[str(number) for number in range(len(self.classes))])
+    def forms(self) -> "list[Answers]":
+        """With names, with numbers and predictions by name, with numbers alone."""
+        numbers = [str(number) for number in range(len(self.classes))]
+        return [self, self._replace(classes=numbers), self._replace(classes=numbers, spoken=numbers)]
 
 
 def write_table(path: Path, answers: Answers) -> None:
     """One file, whole or not at all. Names that the reader would not give back are left out for numbers."""
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / f"trial{path.suffix}"
-        columns = (answers if _reads_back(trial, answers.sample()) else answers.numbered()).named()
-    _write(path, columns)
+        *better, plain = answers.forms()
+        form = next((form for form in better if _reads_back(trial, form.sample())), plain)
+    _write(path, form.named())
 
 
 def _reads_back(path: Path, answers: Answers) -> bool:

@@ -5,7 +5,7 @@ from matplotlib import rc_context
 from calmoe.metrics import reliability
 from calmoe.models.card import Card
 from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
-from calmoe.own_data.scores import ECE_NOTE, Row, group_grid, group_notes, score_grids, scores
+from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids, scores
 from calmoe.render.drawing import FULL, STYLE, Drawn, new_figure, rendered
 from calmoe.render.page import Code, Page, Picture, Point, Section, footer
 from calmoe.render.plots import plot_reliability
@@ -17,7 +17,7 @@ def make_page(
 ) -> str:
     """The whole page as HTML."""
     ours = next(row for row in rows if row.ours)
-    grid, small = group_grid(ours.parts[HELD_OUT]), group_notes(data)
+    grid, small = group_grid(ours.parts[HELD_OUT]), few_notes(data)
     sections = [
         Section(
             heading="Scores",

@@ -102,9 +102,13 @@ def group_grid(predictions: Predictions) -> Grid | None:
     return Grid("By group, held out", headings, (tuple(lines),))
 
 
-def group_notes(data: Labelled) -> list[str]:
-    """A line a group column: which groups have too few rows held out to be scored, and what is left out."""
-    notes = []
+def few_notes(data: Labelled) -> list[str]:
+    """Parts of few rows; and, a line a group column, the groups with too few rows held out to be scored."""
+    notes = [
+        f"{part}: {many(len(rows), 'row')} only; {_known(len(rows))}"
+        for part, rows in data.judged.items()
+        if len(rows) < FEWEST_OF_GROUP
+    ]
     usual = np.concatenate([data.parts.fit, data.parts.held_out])
     for name, column in data.source.groups.items():
         texts = column.astype(str)
@@ -113,19 +117,20 @@ def group_notes(data: Labelled) -> list[str]:
         if small := {value: n for value, n in rows.items() if n < FEWEST_OF_GROUP}:
             ordered = sorted(small, key=lambda value: -small[value])
             named = shortened([f"{value} ({small[value]} of {sizes[value]})" for value in ordered])
-            notes.append(f"{name}: too few rows held out to score {listed(named)}; {_known(small)}")
+            notes.append(
+                f"{name}: too few rows held out to score {listed(named)}; {_known(max(small.values()))}"
+            )
         if (scored := len(rows) - len(small)) > MOST_GROUPS:
             notes.append(f"{name}: the table has the {MOST_GROUPS} largest of {scored} groups")
     return notes
 
 
-def _known(small: dict[str, int]) -> str:
-    """How little an accuracy from the largest of these groups would say.
+def _known(rows: int) -> str:
+    """How little an accuracy from so many rows says.
 
-    >>> _known({"islands": 3}), _known({"west": 25})
-    ('nothing is known of them', 'an accuracy from 25 rows is known to ±0.20 only')
+    >>> _known(3), _known(25)
+    ('so few say nothing', 'an accuracy from 25 rows is known to ±0.20 only')
     """
-    rows = max(small.values())
     if rows < 4:
-        return "nothing is known of them"
+        return "so few say nothing"
     return f"an accuracy from {many(rows, 'row')} is known to ±{0.98 / math.sqrt(rows):.2f} only"

@@ -23,7 +23,7 @@ from calmoe.models.model import Model
 from calmoe.models.watching import watched
 from calmoe.own_data.describe import describe
 from calmoe.own_data.parts import HELD_OUT, Labelled, divide
-from calmoe.own_data.scores import ECE_NOTE, Row, group_grid, group_notes, score_grids, scores
+from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids, scores
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.spec import TrainSpec
 from calmoe.progress_bar import progress_bar
@@ -109,7 +109,7 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
-    return Trained(model, grids, [ECE_NOTE, *group_notes(data)])
+    return Trained(model, grids, [ECE_NOTE, *few_notes(data)])
 
 
 @contextmanager
