@@ -17,8 +17,22 @@ from sklearn.tree import DecisionTreeClassifier
 import calmoe
 from calmoe.errors import InputError
 from calmoe.models.experts import answers
+from calmoe.models.watching import watched
 from models.made_tables import log_loss, mixed, noisy, quick_experts, quick_mixture
 from sizes import at_size
+
+
+def test_a_watcher_sees_every_fit_of_an_expert():
+    table, y = mixed()
+    steps = []
+    with watched(lambda *step: steps.append(step)):
+        quick_mixture().fit(table, y)
+    seen = [(done, total) for task, done, total in steps if task == "experts, fold by fold"]
+    experts, folds = len(quick_experts()), quick_mixture().cv
+    assert seen == [(done, experts * folds) for done in range(experts * folds + 1)]
+    before = len(steps)
+    quick_mixture().fit(table, y)
+    assert len(steps) == before
 
 
 def test_a_mixed_table_with_gaps_and_text_labels():
