@@ -2,6 +2,7 @@ import io
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import sys
@@ -295,10 +296,19 @@ def test_weights_are_kept_or_not(tiny, quiet, tmp_path):
     }
 
 
-def test_progress_is_a_line_an_epoch(tiny, tmp_path):
+@pytest.mark.parametrize(("quiet_seconds", "epochs"), [(3600, ["1/3", "3/3"]), (0, ["1/3", "2/3", "3/3"])])
+def test_away_from_a_terminal_a_log_is_short_and_alive(tiny, tmp_path, monkeypatch, quiet_seconds, epochs):
+    monkeypatch.setattr(watcher, "QUIET", quiet_seconds)
     console = Console(file=io.StringIO(), width=140)
     run(narrowed(tiny, methods=("single",)), tmp_path, console=console)
-    assert "seed 42 single epoch 2/3 loss " in console.file.getvalue()
+    assert re.findall(r"seed 42 single epoch (\S+) loss \d", console.file.getvalue()) == epochs
+
+
+def test_away_from_a_terminal_every_node_has_its_last_line(tiny, tmp_path):
+    console = Console(file=io.StringIO(), width=140)
+    run(narrowed(tiny, methods=("single", "vanilla")), tmp_path, console=console)
+    said = re.findall(r"seed 42 (.+) epoch (\S+) loss", console.file.getvalue())
+    assert said == [("single", "1/3"), ("single", "3/3"), ("warm-up", "1/3"), ("vanilla", "3/3")]
 
 
 def test_a_terminal_gets_a_bar(tiny, tmp_path):

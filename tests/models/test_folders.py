@@ -14,8 +14,6 @@ import calmoe
 from calmoe.errors import InputError
 from models.made_tables import mixed, noisy, quick_mixture, quick_network
 
-pytest.importorskip("skops", reason="experts are saved with skops")
-
 
 @pytest.fixture(scope="module")
 def table():

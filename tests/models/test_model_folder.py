@@ -147,7 +147,7 @@ def test_numbers_are_classes_too_and_the_model_describes_itself(tmp_path):
     assert lines[1:] == [
         "  classes: 7, 3, 10",
         "  trained on 7 rows of mine (seed 0)",
-        "  held out: rows 3, ECE 0.250",
+        "  held out: 3 rows, ECE 0.250",
     ]
     assert calmoe.load(tmp_path / "a").codes(["10", 7.0]).tolist() == [2, 0]
 

@@ -4,43 +4,91 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError
-from calmoe.models.inputs import TextInputs
+from calmoe.models.calibrated_moe import CalibratedMoEClassifier
+from calmoe.models.inputs import ArrayInputs, TextInputs
 from calmoe.models.onnx_file import write_onnx
+from calmoe.models.table_model import TableModel
 from encoders import save_encoder
 from saved_networks import IMAGES, network
-from sizes import at_size
 
-SEEN = replace(IMAGES, views=4)  # mirrored and shifted ones among them
-onnxruntime = pytest.importorskip("onnxruntime", reason="the onnx extra is not installed")
-pytest.importorskip("onnxscript", reason="the onnx extra is not installed")
+IMAGE_ROWS = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+NUMBERS = np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4)
+TEXTS = ["you are good", "a bad, awful man"]
 
 
-@pytest.mark.parametrize("kind", at_size(["mlp", "encoder"], ["mlp", "resnet", "encoder"]))
+def mlp_of_images(folder):
+    return network(replace(IMAGES, views=3)), IMAGE_ROWS, IMAGE_ROWS.numpy()  # the third view is shifted
+
+
+def mlp_of_numbers(folder):
+    return network(ArrayInputs(shape=(4,))), NUMBERS, NUMBERS
+
+
+def resnet(folder):
+    options = {"stem": "cifar", "stages": 3, "variant": "v1.5"}
+    return network(replace(IMAGES, views=1), "resnet18", **options), IMAGE_ROWS, IMAGE_ROWS.numpy()
+
+
+def encoder(folder):
+    saved = save_encoder(folder / "encoder")
+    model = network(TextInputs(), "encoder", saved, pooling="mean")
+    return model, TEXTS, token_ids(TEXTS, str(saved)).numpy()
+
+
+@pytest.mark.parametrize(
+    "kind", [mlp_of_images, mlp_of_numbers, resnet, encoder], ids=lambda kind: kind.__name__
+)
 def test_the_file_says_what_the_model_says(tmp_path, kind):
-    if kind == "encoder":
-        encoder = save_encoder(tmp_path / "encoder")
-        model = network(TextInputs(), "encoder", encoder, pooling="mean")
-        given = ["you are good", "a bad, awful man"]
-        rows = token_ids(given, str(encoder)).numpy()
-    else:
-        options = {"stem": "cifar", "stages": 3, "variant": "v1.5"} if kind == "resnet" else {}
-        model = network(SEEN, "resnet18" if kind == "resnet" else "mlp", **options)
-        given = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8)
-        rows = given.numpy()
+    """`given` is what the model's user has, `rows` the same as the file takes it."""
+    model, given, rows = kind(tmp_path)
     assert write_onnx(model, tmp_path / "m.onnx") < 1e-5
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
-    probs, routing, _ = session.run(None, {"rows": rows})
+    probs, routing, expert_probs = session.run(None, {"rows": rows})
+    output = model.output(given)
     np.testing.assert_allclose(probs, model.predict_proba(given), rtol=0, atol=1e-5)
-    assert routing.shape == (2, model.output(given).log_routing.shape[1])
+    np.testing.assert_allclose(routing, output.log_routing.exp(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(expert_probs, output.expert_log_probs.exp(), rtol=0, atol=1e-5)
+    check_temperature(model, probs, routing, expert_probs)
+    if kind is resnet:
+        check_preparation(model, rows, routing)
+    (repeated,) = session.run(["probs"], {"rows": np.repeat(rows, 3, axis=0)})
+    np.testing.assert_allclose(repeated, np.repeat(probs, 3, axis=0), rtol=0, atol=1e-6)
     note = json.loads(session.get_modelmeta().custom_metadata_map["calmoe"])
-    assert note["classes"] == model.classes
+    assert (note["classes"], note["temperature"]) == (model.classes, model.temperature)
+
+
+def check_temperature(model, probs, routing, expert_probs):
+    """The file's experts, combined, are the mixture before its temperature; its own answer is after it."""
+    before = np.einsum("nk,nkc->nc", routing, expert_probs)
+    after = before ** (1 / model.temperature)
+    np.testing.assert_allclose(probs, after / after.sum(axis=1, keepdims=True), rtol=0, atol=1e-5)
+    assert np.abs(probs - before).max() > 1e-3
+
+
+def check_preparation(model, rows, routing):
+    """The network itself answers so for pixels that are scaled by hand."""
+    mean, std = (np.reshape(values, (-1, 1, 1)) for values in (model.inputs.mean, model.inputs.std))
+    by_hand = torch.from_numpy(((rows / 255 - mean) / std).astype(np.float32))
+    with torch.no_grad():
+        expected = model.network(by_hand).log_routing.exp()
+    np.testing.assert_allclose(routing, expected, rtol=0, atol=1e-5)
 
 
 def test_other_names_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"ends in \.onnx"):
         write_onnx(network(IMAGES), tmp_path / "m.bin")
+
+
+def test_models_of_tables_are_refused(tmp_path):
+    """Their preparation reads words and dates, for which an ONNX file has no columns."""
+    column, labels = {"x": np.linspace(0, 1, 40)}, np.array(["no", "yes"] * 20)
+    fitted = CalibratedMoEClassifier(max_epochs=1, random_state=0).fit(column, labels)
+    with pytest.raises(InputError, match="a model of tables has no ONNX file"):
+        write_onnx(TableModel(fitted), tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())

@@ -147,7 +147,6 @@ def test_what_was_reported_is_what_the_folder_predicts(tmp_path, unrendered):
 
 
 def test_a_mixture_of_models_is_the_default_for_tables(tmp_path, unrendered):
-    pytest.importorskip("skops", reason="the skops extra is not installed")
     path = write_credit(tmp_path / "credit.csv", rows=200)
     told = done("train", path, "--label", "default", "--drop", "Kunde")
     assert "Mixture of models" in told

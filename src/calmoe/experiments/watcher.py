@@ -1,4 +1,4 @@
-"""Watch a run train: show each epoch, and end the run when its time is up."""
+"""Watch a run train: show how far it is, and end the run when its time is up."""
 
 import math
 import time
@@ -12,13 +12,18 @@ from calmoe.experiments.plan import Node
 from calmoe.experiments.tensorboard_events import Events
 from calmoe.progress_bar import progress_bar
 
+QUIET = 30.0  # seconds after which the next epoch has a line, where there is no terminal
+
 
 class TimeUp(Exception):
     """The time limit was reached; all that was trained is saved."""
 
 
 class Watcher:
-    """Shows epochs as they pass, and ends the run when its time is up."""
+    """Shows how far the run is, and ends it when its time is up.
+
+    A terminal has a bar. Elsewhere the first epoch has a line, then a node's last, and one now and then.
+    """
 
     def __init__(
         self, console: Console, total: int, deadline: float = math.inf, events: Events | None = None
@@ -26,6 +31,7 @@ class Watcher:
         self.console = console
         self.events = events
         self.deadline = deadline  # by time.monotonic
+        self.last_line = -math.inf  # so that the first epoch has one
         columns = MofNCompleteColumn(), TimeRemainingColumn()
         self.bar = progress_bar(*columns, console=console) if console.is_terminal else None
         self.task = self.bar.add_task("epochs", total=total) if self.bar else None
@@ -53,8 +59,9 @@ class Watcher:
         loss = f"loss {entry['loss']:.3f}"
         if self.bar and self.task is not None:
             self.bar.update(self.task, description=f"{node}  {loss}", advance=1)
-        else:
+        elif epoch == node.stage.end or time.monotonic() - self.last_line >= QUIET:
             self.console.print(f"{node} epoch {epoch}/{horizon} {loss} {entry['seconds']:.1f} s")
+            self.last_line = time.monotonic()
         if self.events:
             self.events.add(node, epoch, entry)
         if time.monotonic() > self.deadline:

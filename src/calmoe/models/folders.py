@@ -229,9 +229,7 @@ def _skops() -> Any:
     try:
         import skops.io
     except ImportError:
-        raise InputError(
-            "experts are saved with skops, which is not installed: pip install 'calmoe[skops]'"
-        ) from None
+        raise InputError("experts are saved with skops, which is not installed: pip install skops") from None
     return skops.io
 
 

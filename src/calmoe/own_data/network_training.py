@@ -37,18 +37,23 @@ from calmoe.own_data.scores import Row, scores
 from calmoe.own_data.spec import NetworkSettings, TrainSpec
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
-from calmoe.text_encoders import encoder_folder
+from calmoe.render.console import say
+from calmoe.text_encoders import PADDING, encoder_folder
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.trainer import Trainer, check_model, check_weights, make_backbone, make_head
 
 SIZE, PRETRAINED_SIZE = 64, 224
+CIFAR_BELOW, THREE_STAGES_BELOW = 48, 128  # pixels: a fourth stage would see 3 x 3 cells or fewer
 IMAGE_EPOCHS, TEXT_EPOCHS, SCRATCH_TEXT_EPOCHS = 30, 10, 60
 FROM_SCRATCH = 1e-3  # the learning rate of networks that begin with random weights
 CHECKS = 15  # of the validation log loss, at most, in a training
 
 
 class Prepared(NamedTuple):
-    """All rows as tensors, and how they and the network are to be treated."""
+    """All rows as tensors, and how they and the network are to be treated.
+
+    The dataset's texts end where the longest does; `rows` have the width that the finished model reads.
+    """
 
     rows: Tensor
     dataset: ShiftDataset
@@ -66,6 +71,7 @@ def train_network(
 ) -> tuple[NetworkModel, list[Row]]:
     """The trained model, and what it and the baseline say of the parts that were held out."""
     prepared = prepare(data, spec)
+    say(chosen(prepared), console, soft_wrap=True)
     trainer = Trainer(prepared.dataset, prepared.model, prepared.training, device)
     weights, epoch = _train(trainer, spec, prepared.training, console)
     model = _finished(data, spec, prepared, weights)
@@ -78,6 +84,20 @@ def train_network(
     return model, [Row(ours_is, ours, ours=True), *baselines]
 
 
+def chosen(prepared: Prepared) -> str:
+    """What is trained, where the data decided and where the user did: one line."""
+    model, training = prepared.model, prepared.training
+    *_, longest = prepared.dataset.input_shape
+    if prepared.dataset.images:
+        what = f"{model.backbone} on images of {longest} x {longest} pixels"
+    else:
+        what = f"{Path(model.weights).name} on texts of at most {longest} tokens"
+    return (
+        f"network: {what}, at most {training.epochs} epochs in batches of {training.batch}, "
+        f"learning rate {training.learning_rate:g}"
+    )
+
+
 def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
     """Images or texts as tensors; a network that cannot be built for them is refused."""
     settings, source = spec.network, data.source
@@ -88,16 +108,17 @@ def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
         check_weights(model, ())
         check_model(model, (128,), (method_of(settings).head,), len(data.classes))
         rows = token_ids(source.texts, spec.encoder)
+        trained_on = rows[:, : _longest(rows)]
         mean: tuple[float, ...] = ()
         std: tuple[float, ...] = ()
     else:
         model, size = _image_model(settings)
-        rows = _decoded([*source.files], size)
+        rows = trained_on = _decoded([*source.files], size)
         check_model(model, tuple(rows.shape[1:]), (method_of(settings).head,), len(data.classes))
         if settings.weights:
             check_weights(model, tuple(rows.shape[1:]))
         mean, std = (MEAN, STD) if settings.weights else _statistics(rows[torch.from_numpy(data.parts.train)])
-    everything = Split(inputs=rows, labels=torch.from_numpy(data.codes), groups={})
+    everything = Split(inputs=trained_on, labels=torch.from_numpy(data.codes), groups={})
     validation = everything.take(data.parts.validation)
     dataset = ShiftDataset(
         name=source.name,
@@ -117,18 +138,20 @@ def _image_model(settings: NetworkSettings) -> tuple[ModelSettings, int]:
     backbone = settings.backbone or "resnet18"
     check_known("backbone for images", backbone, ("mlp", "resnet18", "resnet34", "resnet50"))
     size = settings.size or (PRETRAINED_SIZE if settings.weights else SIZE)
-    stem = (
-        {"stem": "imagenet", "stages": 4}
-        if size >= 48 or settings.weights
-        else {"stem": "cifar", "stages": 3}
-    )
+    fresh = not settings.weights
     model = ModelSettings(
         backbone=backbone,
         experts=settings.experts or 1,
         weights=settings.weights,
-        **stem,  # type: ignore[arg-type]
+        stem="cifar" if fresh and size < CIFAR_BELOW else "imagenet",
+        stages=3 if fresh and size < THREE_STAGES_BELOW else 4,
     )
     return model, size
+
+
+def _longest(rows: Tensor) -> int:
+    """How many tokens the longest text has: training need not look beyond."""
+    return max(1, int((rows != PADDING).sum(dim=1).max()))
 
 
 def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSettings) -> TrainingSettings:
@@ -191,12 +214,13 @@ def _finished(
 ) -> NetworkModel:
     """The model with its temperature, fitted on validation rows with all views pooled."""
     settings, dataset = prepared.model, prepared.dataset
+    input_shape = tuple(prepared.rows.shape[1:])
     with torch.device("cpu" if settings.backbone == "encoder" else "meta"):
-        backbone = make_backbone(settings, dataset.input_shape)
+        backbone = make_backbone(settings, input_shape)
         head = make_head(settings, method_of(spec.network).head, backbone.out_features, dataset.num_classes)
     network = with_weights(MixtureClassifier(backbone, head), weights)
     encoder = encoder_folder(spec.encoder) if dataset.tokens else None
-    architecture = Architecture.of(settings, network, dataset.input_shape)
+    architecture = Architecture.of(settings, network, input_shape)
     inputs: Inputs = dataset_inputs(dataset, prepared.training.views)
     made = NetworkModel(network, architecture, inputs, data.classes, encoder=encoder)
     with warnings.catch_warnings():

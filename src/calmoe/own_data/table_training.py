@@ -28,7 +28,7 @@ def check_libraries(spec: TrainSpec) -> None:
         import skops.io  # noqa: F401
     except ImportError:
         raise InputError(
-            "a mixture of models is saved with skops: pip install 'calmoe[skops]', or give --model network"
+            "a mixture of models is saved with skops: pip install skops, or give --model network"
         ) from None
 
 
