@@ -4,43 +4,59 @@
 column of each table) and a CSV file a table. A random split tests on a quarter of the rows. A shifted split
 leaves out values of the shift column, a fifth of the rows or more, tests on them, and trains on four fifths
 of the others. scikit-learn's models see prepared numbers, calmoe's prepare the table themselves, in the same
-way. Rows that are in the file already are not computed again; `--summary` only reads it.
+way. Rows that are in the file already are not computed again; `--summary` only reads it (`table_summary`).
 """
 
 import argparse
+import hashlib
 import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-from scipy.stats import t as student
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
+from benchmarks.table_summary import EXPERT, KINDS, OURS, RIVAL, summarise
 from calmoe import CalibratedMoEClassifier, MixtureOfModels
 from calmoe.errors import InputError
-from calmoe.metrics import accuracy, ece, nll
+from calmoe.metrics import accuracy, ece
 from calmoe.models import Preparation
 from calmoe.progress_bar import progress_bar
 
-OURS, RIVAL = "mixture of models", "boosting, isotonic"
-EXPERT = "expert: "  # of the mixture of models, raw
-KINDS = ("random", "shifted")
+SHIFT_EXPECTED = f"{OURS}, shift expected"
 LEAST, FLOOR = 1e-15, 1e-3
 """Isotonic calibration gives probabilities of zero. They count as 1e-15 in the log loss, as scikit-learn has
 it, and as 1e-3 in the floored log loss, so that a few of them do not decide the comparison."""
+MOST_FITS = 6  # boosting on all training rows, and on those of five folds
 
 
-def boosting(seed: int) -> HistGradientBoostingClassifier:
-    return HistGradientBoostingClassifier(random_state=seed)
+class Boosting(HistGradientBoostingClassifier):
+    """Boosting that remembers its last fits: two calibrations of it share the same folds."""
+
+    fits: ClassVar[dict[bytes, dict[str, Any]]] = {}
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Boosting":
+        key = hashlib.sha256(X.tobytes() + y.tobytes() + repr(self.get_params()).encode()).digest()
+        if key not in self.fits:
+            super().fit(X, y)
+            self.fits[key] = vars(self).copy()
+            for oldest in list(self.fits)[:-MOST_FITS]:
+                del self.fits[oldest]
+        vars(self).update(self.fits[key])
+        return self
+
+
+def boosting(seed: int) -> Boosting:
+    return Boosting(random_state=seed)
 
 
 MODELS: dict[str, Callable[[int], Any]] = {
@@ -73,53 +89,89 @@ def split(table: pa.Table, shift: str | None, kind: str, seed: int) -> tuple[np.
     return np.sort(others[: round(0.8 * len(others))]), np.flatnonzero(test)
 
 
-def scores(probs: np.ndarray, labels: np.ndarray, columns: np.ndarray) -> dict[str, float]:
-    """Log loss, ECE and accuracy; a class that the model did not see has probability zero."""
-    whole = np.zeros((len(probs), int(max(labels.max(), columns.max())) + 1))
-    whole[:, columns] = probs
-    whole = np.clip(whole, LEAST, None)
-    whole /= whole.sum(axis=1, keepdims=True)
-    return {
-        "log_loss": nll(np.log(whole), labels),
-        "floored_log_loss": float(-np.log(np.maximum(whole[np.arange(len(labels)), labels], FLOOR)).mean()),
-        "ece": ece(whole, labels),
-        "accuracy": accuracy(whole, labels),
-    }
+def whole(probs: np.ndarray, labels: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The probabilities of all classes; of one that the model did not see next to zero. [N, C]"""
+    every = np.zeros((len(probs), int(max(labels.max(), columns.max())) + 1))
+    every[:, columns] = probs
+    every = np.clip(every, LEAST, None)
+    return every / every.sum(axis=1, keepdims=True)
+
+
+def row_losses(probs: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """The log loss of each row, as it is and floored. [N]"""
+    said = probs[np.arange(len(labels)), labels]
+    return {"log_loss": -np.log(said), "floored_log_loss": -np.log(np.maximum(said, FLOOR))}
+
+
+def scores(probs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Log losses, ECE and accuracy."""
+    losses = {name: float(values.mean()) for name, values in row_losses(probs, labels).items()}
+    return {**losses, "ece": ece(probs, labels), "accuracy": accuracy(probs, labels)}
 
 
 def evaluate(
     X: pa.Table, y: np.ndarray, shift: str | None, kind: str, seed: int, wanted: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """One row a model, on one split."""
+    """One row a model, on one split.
+
+    `log_loss_error` is the standard error over test rows of what the mixture of models is better by.
+    """
     train, test = split(X, shift, kind, seed)
+    labels = y[test]
+    rows, answers = [], {}
+    for name, found in _answers(X, y, shift, kind, seed, wanted, train, test):
+        probs = found.pop("probs", None)
+        if probs is not None:
+            answers[name] = row_losses(probs, labels)
+            found = scores(probs, labels) | found
+        rows.append({"model": name, **found, "rows": len(train), "test_rows": len(test)})
+    for row in rows:
+        if OURS in answers and row["model"] in answers and row["model"] != OURS:
+            for metric, values in answers[row["model"]].items():
+                row[f"{metric}_error"] = float(np.std(values - answers[OURS][metric]) / len(labels) ** 0.5)
+    yield from rows
+
+
+def _answers(
+    X: pa.Table,
+    y: np.ndarray,
+    shift: str | None,
+    kind: str,
+    seed: int,
+    wanted: set[str],
+    train: np.ndarray,
+    test: np.ndarray,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name of each model, its probabilities of the test rows, and what is worth a note."""
     given, asked, labels = X.take(train), X.take(test), y[test]
     preparation = Preparation().fit(given)
     features, asked_features = preparation.transform(given), preparation.transform(asked)
-    sizes = {"rows": len(train), "test_rows": len(test)}
     for name, make in MODELS.items():
         if name in wanted:
-            started = time.perf_counter()
+            started = time.process_time()
             model = make(seed).fit(features, y[train])
-            seconds = time.perf_counter() - started
-            found = scores(model.predict_proba(asked_features), labels, model.classes_)
-            yield {"model": name, **found, "seconds": seconds, **sizes}
+            seconds = time.process_time() - started
+            probs = whole(model.predict_proba(asked_features), labels, model.classes_)
+            yield name, {"probs": probs, "seconds": seconds}
     for name, model in _ours(kind, shift, seed).items():
         if name not in wanted:
             continue
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             model.fit(given, y[train])
         except InputError as error:  # one value of the shift column is left: nothing to leave out
-            yield {"model": name, "refused": str(error), **sizes}
+            yield name, {"refused": str(error)}
             continue
-        seconds = time.perf_counter() - started
-        found = scores(model.predict_proba(asked), labels, model.classes_)
+        seconds = time.process_time() - started
         notes = {"choice": model.choice_, "eta": model.eta_} if isinstance(model, MixtureOfModels) else {}
-        yield {"model": name, **found, "seconds": seconds, **notes, **sizes}
+        yield (
+            name,
+            {"probs": whole(model.predict_proba(asked), labels, model.classes_), "seconds": seconds, **notes},
+        )
         if name == OURS:
             for expert, fitted in model.experts_:
                 probs = fitted.predict_proba(asked_features.astype(np.float64))
-                yield {"model": EXPERT + expert, **scores(probs, labels, model.classes_[fitted.classes_])}
+                yield EXPERT + expert, {"probs": whole(probs, labels, model.classes_[fitted.classes_])}
 
 
 def _ours(kind: str, shift: str | None, seed: int) -> dict[str, Any]:
@@ -128,7 +180,7 @@ def _ours(kind: str, shift: str | None, seed: int) -> dict[str, Any]:
         OURS: MixtureOfModels(random_state=seed),
     }
     if kind == "shifted":
-        ours[f"{OURS}, shift expected"] = MixtureOfModels(expect_shift=shift, random_state=seed)
+        ours[SHIFT_EXPECTED] = MixtureOfModels(expect_shift=shift, random_state=seed)
     return ours
 
 
@@ -139,77 +191,6 @@ def read_table(folder: Path, name: str, label: str, most: int | None) -> tuple[p
         table = table.take(np.sort(np.random.default_rng(0).permutation(table.num_rows)[:most]))
     labels = np.unique(np.array([str(v) for v in table[label].to_pylist()]), return_inverse=True)[1]
     return table.drop_columns([label]), labels
-
-
-Cells = dict[tuple[str, str, str], dict[int, dict[str, Any]]]  # kind, table, model: by seed
-
-
-def paired(differences: np.ndarray) -> tuple[float, float, float]:
-    """The mean of differences, and its 95 % interval.
-
-    >>> paired(np.array([0.0, 1.0, 2.0]))
-    (1.0, -1.484..., 3.484...)
-    """
-    mean = float(np.mean(differences))
-    if len(differences) < 2:
-        return mean, float("-inf"), float("inf")
-    half = float(student.ppf(0.975, len(differences) - 1) * np.std(differences, ddof=1))
-    half /= len(differences) ** 0.5
-    return mean, mean - half, mean + half
-
-
-def summarise(rows: list[dict[str, Any]]) -> str:
-    """Means a table, paired differences of log loss, and the two questions that the benchmark asks."""
-    rows = [row for row in rows if "log_loss" in row]
-    cells: Cells = {}
-    for row in rows:
-        cells.setdefault((row["kind"], row["table"], row["model"]), {})[row["seed"]] = row
-    lines = []
-    for kind in KINDS:
-        tables = list(dict.fromkeys(row["table"] for row in rows if row["kind"] == kind))
-        models = list(dict.fromkeys(row["model"] for row in rows if row["kind"] == kind))
-        if not tables:
-            continue
-        for metric in ("log_loss", "floored_log_loss", "ece", "accuracy"):
-            lines += ["", f"{kind} splits, {metric}", "| table | " + " | ".join(models) + " |"]
-            lines.append("| --- " * (len(models) + 1) + "|")
-            for table in tables:
-                found = [cells.get((kind, table, model), {}) for model in models]
-                shown = [f"{np.mean([r[metric] for r in c.values()]):.4f}" if c else "–" for c in found]
-                lines.append(f"| {table} | " + " | ".join(shown) + " |")
-        for metric in ("log_loss", "floored_log_loss"):
-            lines += ["", f"{kind} splits, {metric}: the {OURS} less … (below 0: the mixture is better)"]
-            lines += _compared(cells, kind, tables, models, metric)
-    return "\n".join(lines)
-
-
-def _compared(cells: Cells, kind: str, tables: list[str], models: list[str], metric: str) -> list[str]:
-    """A line a table: against the expert that is best in the mean, and against the rival."""
-    lines = [f"| table | its best expert | {RIVAL} |", "| --- | --- | --- |"]
-    over_tables = []
-    for table in tables:
-        ours, rival = (cells.get((kind, table, model), {}) for model in (OURS, RIVAL))
-        experts = [m for m in models if m.startswith(EXPERT) and (kind, table, m) in cells]
-        if not ours or not experts:
-            continue
-        losses = {m: np.mean([row[metric] for row in cells[kind, table, m].values()]) for m in experts}
-        best = min(losses, key=losses.__getitem__)
-        against = [_differences(ours, other, metric) for other in (cells[kind, table, best], rival)]
-        over_tables += [against[1].mean()] if len(against[1]) else []
-        expert = best.removeprefix(EXPERT)
-        lines.append(f"| {table} | {_said(against[0])} ({expert}) | {_said(against[1])} |")
-    return [*lines, f"| mean over tables | | {_said(np.array(over_tables))} |"]
-
-
-def _differences(ours: dict[int, Any], other: dict[int, Any], metric: str) -> np.ndarray:
-    return np.array([ours[seed][metric] - other[seed][metric] for seed in sorted(ours.keys() & other.keys())])
-
-
-def _said(differences: np.ndarray) -> str:
-    if not len(differences):
-        return "–"
-    mean, low, high = paired(differences)
-    return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -223,8 +204,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def run(folder: Path, out: Path, names: list[str], splits: int, kinds: list[str], most: int | None) -> None:
-    """Compute what is missing in the file."""
+def run(
+    folder: Path,
+    out: Path,
+    names: list[str],
+    splits: int,
+    kinds: list[str],
+    most: int | None,
+    left_out: str | None = None,
+) -> None:
+    """Compute what is missing in the file; left_out: a model that is not asked for."""
     cards = json.loads((folder / "tables.json").read_text())
     done = {(r["table"], r["kind"], r["seed"], r["model"]) for r in read_rows(out)}
     tasks = [
@@ -239,7 +228,7 @@ def run(folder: Path, out: Path, names: list[str], splits: int, kinds: list[str]
         warnings.simplefilter("ignore")  # of models that stop before they converge
         for seed, name, kind in bar.track(tasks, description="splits"):
             known = [*MODELS, *_ours(kind, cards[name]["shift"], seed)]
-            wanted = {model for model in known if (name, kind, seed, model) not in done}
+            wanted = {model for model in known if (name, kind, seed, model) not in done} - {left_out}
             if wanted:
                 X, y = read_table(folder, name, cards[name]["label"], most)
                 for row in evaluate(X, y, cards[name]["shift"], kind, seed, wanted):
@@ -255,12 +244,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tables", help="names, with commas between them; all by default")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--rows", type=int, help="at most so many rows of each table, for a quick look")
+    parser.add_argument("--without", metavar="MODEL", help="leave this model out, such as a slow one")
     parser.add_argument("--summary", action="store_true", help="only read the file")
     options = parser.parse_args(arguments)
     if not options.summary:
         names = json.loads((options.data / "tables.json").read_text())
         chosen = options.tables.split(",") if options.tables else list(names)
-        run(options.data, options.out, chosen, options.splits, options.kinds.split(","), options.rows)
+        run(
+            options.data,
+            options.out,
+            chosen,
+            options.splits,
+            options.kinds.split(","),
+            options.rows,
+            options.without,
+        )
     print(summarise(read_rows(options.out)))
 
 
