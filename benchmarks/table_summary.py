@@ -88,8 +88,8 @@ def _compared(
             means += [difference[0]] if difference else []
         against_expert = f"{_said(told[0])} ({best.removeprefix(EXPERT)})"
         lines.append(f"| {table} | {against_expert} | {_said(told[1])} | {_said(told[2])} |")
-    means = [_said(paired(np.array(values)) if values else None) for values in over_tables]
-    return [*lines, f"| mean over tables | | {' | '.join(means)} |"]
+    shown = [_said(paired(np.array(values)) if values else None) for values in over_tables]
+    return [*lines, f"| mean over tables | | {' | '.join(shown)} |"]
 
 
 def _difference(one: dict[int, Any], other: dict[int, Any], metric: str) -> tuple[float, float, float] | None:

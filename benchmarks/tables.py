@@ -48,10 +48,10 @@ class Boosting(HistGradientBoostingClassifier):
         key = hashlib.sha256(X.tobytes() + y.tobytes() + repr(self.get_params()).encode()).digest()
         if key not in self.fits:
             super().fit(X, y)
-            self.fits[key] = vars(self).copy()
+            self.fits[key] = self.__dict__.copy()
             for oldest in list(self.fits)[:-MOST_FITS]:
                 del self.fits[oldest]
-        vars(self).update(self.fits[key])
+        self.__dict__.update(self.fits[key])
         return self
 
 
