@@ -20,6 +20,7 @@ from studies.pack import pack
 from studies.readme_figure import readme_figure
 from studies.reruns import reruns
 from studies.switch import switch
+from studies.train_truer import train_truer
 from studies.truer import truer
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -28,6 +29,7 @@ for study in (
     beside_paper,
     cells,
     truer,
+    train_truer,
     again,
     reruns,
     figures,

@@ -1,0 +1,156 @@
+"""Train what the study of truer probabilities still lacks, several trainings at a time, until time is up."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, NamedTuple
+
+import typer
+
+from calmoe.errors import InputError, check_known
+from calmoe.experiments.run import Run
+from calmoe.files import write_whole
+from studies.cells import rows_of
+from studies.pack import save_packed
+from studies.rows import read_lines, write_lines
+
+TOGETHER = (  # methods that share a warm-up, and single experts, which have none
+    ("vanilla", "robust_filtered", "robust_brier"),
+    ("sharp", "sharp_filtered", "sharp_brier"),
+    ("single", "sharp_single"),
+)
+CHOSEN = ("rho=0.2", "average=0.998", "keep_weights=false")
+TIME_IS_UP = 3  # the exit code of `calmoe run`
+
+
+class Grid(NamedTuple):
+    """What is trained of a dataset."""
+
+    seeds: range
+    settings: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ("",)
+
+
+GRIDS = {
+    "cifar10h": Grid(range(42, 47), ("views=10",)),
+    "pacs": Grid(
+        range(42, 45),
+        ("views=10", "backbone=resnet50", "variant=v1"),
+        ("sketch", "art_painting", "cartoon", "photo"),
+    ),
+    "hatexplain": Grid(range(42, 47)),
+    "digits": Grid(range(42, 52), ("views=5",)),
+}
+
+
+class Piece(NamedTuple):
+    """Trainings that belong together: one folder."""
+
+    target: str
+    seed: int
+    methods: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return "-".join(filter(None, [self.target, str(self.seed), self.methods[0]]))
+
+
+def train_truer(
+    dataset: Annotated[str, typer.Argument(help=f"One of {', '.join(GRIDS)}.")],
+    rows: Annotated[Path, typer.Option(help="The rows that are there; what they hold is not trained.")],
+    to: Annotated[Path, typer.Option(help="Where run folders and the new rows go.")],
+    data: Annotated[Path | None, typer.Option(help="Where the dataset's files are.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Pretrained weights.")] = None,
+    limit: Annotated[float, typer.Option(help="Seconds after which nothing new begins.")] = 3600.0,
+    jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time.")] = 1,
+    methods: Annotated[str | None, typer.Option(help="Only these, such as vanilla,sharp.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="A further setting.")] = None,
+    dry_run: Annotated[bool, typer.Option(help="Only list what is missing.")] = False,
+) -> None:
+    """What does the study of truer probabilities still lack?
+
+    Trains it, one seed and target after another, and writes new-rows.jsonl with a row for each way to read
+    each model, and predictions/PIECE-METHOD-SPLIT.npz in half precision. Stops in time: give the same
+    command again for the rest, with the new rows appended to --rows.
+
+    Example: python -m studies train-truer pacs --rows results/truer/pacs.jsonl --to WORK --data PACS
+    --weights resnet50.safetensors --limit 500 --jobs 3
+    """
+    check_known("dataset", dataset, tuple(GRIDS))
+    wanted = methods.split(",") if methods else [method for group in TOGETHER for method in group]
+    for method in wanted:
+        check_known("method of the study", method, [each for group in TOGETHER for each in group])
+    pieces = list(lacking(GRIDS[dataset], rows, wanted))
+    for piece in pieces if dry_run else ():
+        print(piece.name, ",".join(piece.methods))
+    if dry_run:
+        return
+    common = [
+        *CHOSEN,
+        *GRIDS[dataset].settings,
+        *([f"weights={weights}"] if weights else []),
+        *(settings or []),
+    ]
+    to.mkdir(parents=True, exist_ok=True)
+    deadline, kept, lock = time.monotonic() + limit, [], Lock()
+
+    def train(piece: Piece) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        folder, started = to / piece.name, time.monotonic()
+        code = _run(dataset, piece, common, folder, data, left)
+        found = list(rows_of(Run.open(folder))) if code in (0, TIME_IS_UP) else []
+        with lock:
+            print(f"{piece.name} rc {code} after {time.monotonic() - started:.0f} s", flush=True)
+            kept.extend(found)
+            write_lines(to / "new-rows.jsonl", kept)
+            if found:
+                _keep_predictions(Run.open(folder), piece, to / "predictions")
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(train, pieces))
+
+
+def lacking(grid: Grid, rows: Path, wanted: Sequence[str]) -> Iterator[Piece]:
+    """The pieces that the rows do not hold: all targets of a seed before the next seed."""
+    there = {
+        (row["target"], row["seed"], row["method"]) for row in (read_lines(rows) if rows.exists() else [])
+    }
+    for seed in grid.seeds:
+        for target in grid.targets:
+            for group in TOGETHER:
+                left = tuple(m for m in group if m in wanted and (target, seed, m) not in there)
+                if left:
+                    yield Piece(target, seed, left)
+
+
+def _run(
+    dataset: str, piece: Piece, settings: Sequence[str], folder: Path, data: Path | None, left: float
+) -> int:
+    """`calmoe run` in a process of its own; its output goes into a file beside its folder."""
+    command = [sys.executable, "-m", "calmoe", "run", dataset, "--methods", ",".join(piece.methods)]
+    command += ["--seeds", str(piece.seed), "--out", str(folder), "--time-limit", f"{left:.0f}"]
+    command += ["--data", str(data)] if data else []
+    command += ["--target", piece.target] if piece.target else []
+    for setting in settings:
+        command += ["--set", setting]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    write_whole(folder.with_suffix(".log"), finished.stdout)
+    if finished.returncode == 2:
+        last = finished.stdout.decode(errors="replace").strip().splitlines()[-1:]
+        raise InputError(f"{piece.name}: calmoe run refused: {''.join(last)}")
+    return finished.returncode
+
+
+def _keep_predictions(run: Run, piece: Piece, folder: Path) -> None:
+    """What each finished model says, in half precision: of its averaged weights, one view."""
+    folder.mkdir(exist_ok=True)
+    for model in run.read_models("corrected", seeds=[piece.seed]):
+        for split in ("validation", "test"):
+            name = "-".join(filter(None, [piece.target, str(piece.seed), model.method, split]))
+            save_packed(getattr(model, split), folder / f"{name}.npz")

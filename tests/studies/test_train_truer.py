@@ -1,0 +1,56 @@
+"""What the study lacks is trained once, in pieces that share a warm-up, and stops in time."""
+
+import json
+
+import pytest
+
+from calmoe.errors import InputError
+from calmoe.predictions import Predictions
+from studies.rows import read_lines
+from studies.train_truer import GRIDS, Grid, lacking, train_truer
+
+EVERY = [method for group in (("vanilla", "sharp"), ("single",)) for method in group]
+
+
+def write(path, *rows):
+    path.write_text(
+        "".join(json.dumps(dict(zip(("target", "seed", "method"), row, strict=True))) + "\n" for row in rows)
+    )
+    return path
+
+
+def test_what_rows_hold_is_not_lacking(tmp_path):
+    grid = Grid(range(2), targets=("a", "b"))
+    assert sum(len(piece.methods) for piece in lacking(grid, tmp_path / "none.jsonl", EVERY)) == 2 * 2 * 3
+    rows = write(tmp_path / "rows.jsonl", ("a", 0, "vanilla"), ("b", 1, "single"), ("b", 1, "sharp"))
+    names = [(piece.name, piece.methods) for piece in lacking(grid, rows, EVERY)]
+    assert names[:2] == [("a-0-sharp", ("sharp",)), ("a-0-single", ("single",))]
+    assert names[-1] == ("b-1-vanilla", ("vanilla",))
+    assert len(names) == 4 * 3 - 3
+
+
+def test_digits_lack_one_method_and_it_is_trained(tmp_path, capsys):
+    held = [("", seed, method) for seed in GRIDS["digits"].seeds for method in ("single", "sharp")]
+    rows = write(tmp_path / "rows.jsonl", *held[2:])
+    options = {"data": None, "weights": None, "settings": ["epochs=2", "warmup=1"], "methods": "single,sharp"}
+    train_truer("digits", rows, tmp_path / "work", limit=600.0, jobs=2, dry_run=False, **options)
+    new = read_lines(tmp_path / "work/new-rows.jsonl")
+    assert {(row["seed"], row["method"]) for row in new} == {(42, "single"), (42, "sharp")}
+    assert {(row["weights"], row["views"]) for row in new} == {
+        (w, v) for w in ("last", "averaged") for v in (1, 5)
+    }
+    kept = Predictions.load(tmp_path / "work/predictions/42-sharp-test.npz")
+    assert kept.num_experts == 4
+    assert capsys.readouterr().out.count("rc 0") == 2
+
+
+def test_no_time_no_training_and_bad_input_is_refused(tmp_path):
+    options = {"data": None, "weights": None, "settings": None, "dry_run": False}
+    missing = tmp_path / "rows.jsonl"
+    train_truer("digits", missing, tmp_path / "work", limit=0.0, jobs=1, methods=None, **options)
+    assert not list((tmp_path / "work").iterdir())
+    with pytest.raises(InputError, match="unknown method of the study"):
+        train_truer("digits", missing, tmp_path / "work", limit=9.0, jobs=1, methods="vanila", **options)
+    options["settings"] = ["epoch=1"]
+    with pytest.raises(InputError, match="did you mean"):
+        train_truer("digits", missing, tmp_path / "work", limit=60.0, jobs=1, methods="single", **options)
