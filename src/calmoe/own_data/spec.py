@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError, about, check_known, shown
+from calmoe.escaping import visible
 from calmoe.files import legible
 from calmoe.validation import boolean, items, number, one_of, text, whole
 
@@ -84,7 +85,7 @@ def with_settings(spec: TrainSpec, settings: list[str]) -> TrainSpec:
         check_known("setting", key, NETWORK_KEYS)
         try:
             values[key] = tomllib.loads(f"v = {value}")["v"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # no TOML, or a number of too many digits
             values[key] = value
     return replace(spec, network=_network(values, spec.network))
 
@@ -98,7 +99,7 @@ def read_spec(path: Path) -> TrainSpec:
             raise InputError("it is too long to be a spec")
         try:
             document = tomllib.loads(path.read_bytes().decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not a readable TOML file ({error})") from None
         for key in document:
             check_known("setting", key, KEYS)
@@ -157,12 +158,16 @@ def _network(values: dict[str, Any], before: NetworkSettings) -> NetworkSettings
     return replace(before, **checked)
 
 
+def quote(value: Any) -> str:
+    """A text, a list of texts, a number or a truth as TOML writes it."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML allows no bare DEL
+
+
 def as_toml(spec: TrainSpec, notes: list[str]) -> str:
     """The spec as a commented TOML file that `calmoe train` runs."""
-    quote = lambda value: json.dumps(value, ensure_ascii=False)  # noqa: E731
     column, optional = quote("COLUMN"), lambda given: "" if given else "# "
     lines = [
-        *(f"# {note}" for note in notes),
+        *(f"# {visible(note)}" for note in notes),
         "",
         f"data = {quote(str(spec.data))}  # as seen from this file's folder",
         f"{optional(spec.label)}label = {quote(spec.label) if spec.label else column}  # what to predict",
