@@ -73,6 +73,21 @@ class TrainSpec:
 
 KEYS = [each.name for each in fields(TrainSpec)]
 NETWORK_KEYS = [each.name for each in fields(NetworkSettings)]
+SHOWN: dict[str, tuple[str | float, str]] = {
+    "backbone": ("resnet18", "of images: mlp, resnet18, resnet34 or resnet50"),
+    "weights": ("FILE", "of a pretrained ResNet"),
+    "size": (64, "of images, in pixels"),
+    "experts": (4, "1: one network; more: a mixture"),
+    "epochs": (30, "at most"),
+    "batch": (128, "rows of a step"),
+    "learning_rate": (0.001, "of the first step"),
+    "weight_decay": (NetworkSettings.weight_decay, "pulls weights to zero"),
+    "rho": (NetworkSettings.rho, "the radius of sharp steps; 0: plain steps"),
+    "average": (0.99, "the decay of a running average of weights; 0: none"),
+    "views": (1, "of an image, whose answers are pooled"),
+    "patience": (NetworkSettings.patience, "epochs without a lower validation log loss, then it stops"),
+}
+"""An example and a comment for each setting of a network, in the file that `calmoe init` writes."""
 
 
 def with_settings(spec: TrainSpec, settings: list[str]) -> TrainSpec:
@@ -187,10 +202,8 @@ def as_toml(spec: TrainSpec, notes: list[str]) -> str:
         "",
         '[network]  # for images and texts, and for tables where model = "network"',
     ]
-    defaults = NetworkSettings()
-    for name in NETWORK_KEYS:
+    for name, (example, what) in SHOWN.items():
         value = getattr(spec.network, name)
-        same = value == getattr(defaults, name)
-        shown_value = quote(value) if value not in (None, "") else '""' if value == "" else "0"
-        lines.append(f"{'# ' * same}{name} = {shown_value}")
+        given = value != getattr(NetworkSettings, name)
+        lines.append(f"{optional(given)}{name} = {quote(value if given else example)}  # {what}")
     return "\n".join([*lines, ""])
