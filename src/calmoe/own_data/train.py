@@ -80,8 +80,8 @@ def _check_lengths(source: Source, label: str) -> None:
 def look(spec: TrainSpec) -> tuple[Labelled, list[str], list[str]]:
     """The rows, split; what was understood; notes."""
     source = read_source(spec)
-    if source.kind != "tables" and spec.expect_shift:
-        raise InputError("--expect-shift is for tables: it names one of their columns")
+    if spec.expect_shift and (source.kind != "tables" or spec.model == "network"):
+        raise InputError("--expect-shift is for tables and their mixture of models: leave it out")
     if spec.expect_shift:
         with about("--expect-shift"):
             check_there("column to learn from", spec.expect_shift, source.columns)
@@ -127,7 +127,18 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
-    return Trained(model, grids, [ECE_NOTE, *few_notes(data)])
+    return Trained(model, grids, [ECE_NOTE, *_expected(model.card), *few_notes(data)])
+
+
+def _expected(card: Card) -> list[str]:
+    """What the expected shift of a column led to."""
+    if "eta" not in card.settings:
+        return []
+    eta, column = card.settings["eta"], card.settings["expect_shift"]
+    if not card.settings["etas_tried"]:
+        return [f"{column} has too few values to leave some out: the mixture is trained as usual"]
+    led = f"tilted with η = {eta:g}" if eta else "trained as usual, as no tilt is better there"
+    return [f"values of {column} were left out in turn: the mixture is {led}"]
 
 
 @contextmanager
@@ -150,7 +161,8 @@ def make_card(
     settings: dict[str, Any] = {"held_out": spec.held_out, "expect_shift": spec.expect_shift}
     if data.source.kind != "tables" or spec.model == "network":
         network = {name: value for name, value in asdict(spec.network).items() if value not in (None, "")}
-        settings |= network | model.card.settings
+        settings |= network
+    settings |= model.card.settings
     split = json.dumps([list(spec.shift), spec.domain, spec.held_out, spec.seed])
     return Card(
         dataset=data.source.name,
