@@ -1,6 +1,7 @@
 """Three commands on data of one's own: train, predict, audit; what they take, and whether they agree."""
 
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import typer
 
 from calmoe.errors import InputError
 from calmoe.experiments.trained import load
+from calmoe.files import write_whole
 from calmoe.own_data.parts import HELD_OUT
 from calmoe.own_data.spec import TrainSpec
 from calmoe.own_data.train import look
@@ -41,6 +43,7 @@ class Measured(NamedTuple):
 def own_data(
     tables: Annotated[Path, typer.Argument(help="A folder with tables.json and its CSV files.")],
     only: Annotated[list[str] | None, typer.Option(help="Data by name; repeat for more.")] = None,
+    rows: Annotated[Path | None, typer.Option(help="A file to keep what is measured in.")] = None,
 ) -> None:
     """Do three commands lead from one's own data to an audited model?
 
@@ -55,12 +58,21 @@ def own_data(
         known = {data.name: data for data in [*real_tables(tables.resolve()), *made_data(Path(folder))]}
         if unknown := sorted(set(only or ()) - set(known)):
             raise InputError(f"there are no data {unknown[0]}: choose from {', '.join(known)}")
-        results = []
+        kept = {} if rows is None or not rows.is_file() else read_rows(rows)
         for name in only or known:
-            print(f"{name} …", file=sys.stderr, flush=True)
-            results.append(measure(known[name], Path(folder, name)))
-            print(as_grid(results[-1:]).csv(), file=sys.stderr, flush=True)
-    print(as_grid(results).markdown())
+            if name not in kept:
+                print(f"{name} …", file=sys.stderr, flush=True)
+                kept[name] = measure(known[name], Path(folder, name))
+                if rows is not None:
+                    lines = [json.dumps(each._asdict()) for each in kept.values()]
+                    write_whole(rows, ("\n".join(lines) + "\n").encode())
+    print(as_grid([kept[name] for name in only or known]).markdown())
+
+
+def read_rows(path: Path) -> dict[str, Measured]:
+    """What was measured before, by name."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {row["name"]: Measured(**row | {"seconds": tuple(row["seconds"])}) for row in rows}
 
 
 def measure(data: OwnData, folder: Path) -> Measured:

@@ -55,7 +55,7 @@ def write_credit(path: Path, rows: int = CREDIT_ROWS, seed: int = 0) -> Path:
     income, age = rng.lognormal(10, 0.6, rows).round(2), rng.integers(18, 85, rows)
     region = rng.choice(["north", "south", "east", "west"], rows, p=[0.5, 0.3, 0.15, 0.05])
     days = np.datetime64("2015-01-01") + rng.integers(0, 4000, rows)
-    risk = -6.4 + 1.3 * (income < 15_000) + 0.02 * (50 - age) + 1.0 * (region == "west")
+    risk = -5.35 + 1.3 * (income < 15_000) + 0.02 * (50 - age) + 1.0 * (region == "west")
     late = rng.random(rows) < 1 / (1 + np.exp(-risk))
     gaps = rng.random((rows, 3)) < (0.2, 0.05, 0.01)
     with path.open("w", newline="", encoding="utf-8") as stream:
