@@ -16,6 +16,7 @@ from studies.failures import failures
 from studies.figures import figures
 from studies.hidden import hidden
 from studies.jumps import jumps
+from studies.own_data import own_data
 from studies.pack import pack
 from studies.readme_figure import readme_figure
 from studies.reruns import reruns
@@ -40,6 +41,7 @@ for study in (
     audit_seeds,
     audit_tables,
     hidden,
+    own_data,
     pack,
     readme_figure,
 ):

@@ -19,6 +19,8 @@ ATTACKS = (
     "calibrator_files",
     "model_files",
     "data_files",
+    "own_data",
+    "own_models",
     "run_folders",
     "options",
     "bombs",

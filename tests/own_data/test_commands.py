@@ -6,55 +6,20 @@ import random
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import calmoe
-from calmoe.commands import app
 from calmoe.metrics import nll
+from calmoe.models.mixture_of_models import SHIFT_ETAS
+from calmoe.own_data.spec import NetworkSettings, read_spec
 from calmoe.predictions import Predictions
 from encoders import save_encoder
 from image_folders import write_images
-
-NETWORK = ("--model", "network", "--set", "epochs=4")
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def done(*arguments):
-    result = command(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(*arguments):
-    result = command(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
+from own_commands import NETWORK, done, refused, write_credit
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def write_credit(path, rows=400, seed=0):
-    """A table of credits with gaps, dates, a rare class of default and a region of three rows."""
-    rng = np.random.default_rng(seed)
-    income, age = rng.lognormal(10, 0.5, rows).round(2), rng.integers(18, 80, rows)
-    risk = rng.random(rows) < 0.1 + 0.2 * (income < 20_000)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["Kunde", "Einkommen", "age", "größe", "seit", "region", "unit", "default"])
-        for i in range(rows):
-            region = "islands" if i < 3 else ["north", "south"][i % 2]
-            since, size, gap = f"20{i % 20:02}-03-01", ["klein", "groß"][i % 2], i % 7 == 0
-            label = ["no", "yes"][int(risk[i])]
-            writer.writerow([f"K{i}", "" if gap else income[i], age[i], size, since, region, "EUR", label])
-    return path
 
 
 def reported(folder, part="held out"):
@@ -155,6 +120,20 @@ def test_a_mixture_of_models_is_the_default_for_tables(tmp_path, unrendered):
     assert len(Predictions.load("p.safetensors")) == 200
 
 
+def test_an_expected_shift_chooses_how_robust_to_be(tmp_path, unrendered):
+    rng = np.random.default_rng(0)
+    rows = [(rng.normal(), "abcdef"[i % 6], i % 2) for i in range(240)]
+    lines = [f"{x + 2 * y * (site != 'a')},{site},{i % 9},{'ny'[y]}" for i, (x, site, y) in enumerate(rows)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,site,few,y", *lines, ""]))
+    told = done("train", "t.csv", "--label", "y", "--expect-shift", "site", "--out", "m")
+    settings = calmoe.load("m").card.settings
+    assert settings["eta"] in SHIFT_ETAS
+    assert settings["etas_tried"] == len(SHIFT_ETAS)
+    assert "values of site were left out in turn" in told
+    assert "leave it out" in refused("train", "t.csv", "--label", "y", "--expect-shift", "site", *NETWORK)
+    assert "there is no column" in refused("train", "t.csv", "--label", "y", "--expect-shift", "sight")
+
+
 def test_a_shift_may_be_a_number(tmp_path, unrendered):
     rows = "".join(f"{i % 7 / 2},{i % 3}.0,{'yn'[i % 2]}\n" for i in range(90))
     (tmp_path / "t.csv").write_text(f"x,site,y\n{rows}")
@@ -235,6 +214,16 @@ def test_init_writes_a_spec_that_train_runs(tmp_path, unrendered):
     assert "did you mean 'label'?" in refused("train", "bad.toml")
 
 
+def test_every_setting_of_the_written_spec_can_be_switched_on(tmp_path):
+    path = write_credit(tmp_path / "credit.csv", rows=60)
+    done("init", path, "--label", "default", "--set", "rho=0.1")
+    head, _, network = (tmp_path / "credit.toml").read_text().partition("[network]")
+    (tmp_path / "on.toml").write_text(f"{head}[network]{network.replace(chr(10) + '# ', chr(10))}")
+    on = read_spec(tmp_path / "on.toml").network
+    assert (on.rho, on.size, on.epochs, on.average) == (0.1, 64, 30, 0.99)
+    assert read_spec(tmp_path / "credit.toml").network == NetworkSettings(rho=0.1)
+
+
 def test_refusals_leave_nothing_behind(tmp_path):
     write_credit(tmp_path / "credit.csv", rows=60)
     (tmp_path / "taken").mkdir()
@@ -242,7 +231,7 @@ def test_refusals_leave_nothing_behind(tmp_path):
     before = {path.name for path in tmp_path.iterdir()}
     label = ("--label", "default", *NETWORK)
     for told, arguments in {
-        "--label COLUMN": ("credit.csv",),
+        "--label COLUMN: there are Kunde, Einkommen, ": ("credit.csv",),
         "did you mean 'default'?": ("credit.csv", "--label", "defalt"),
         "there is no file or folder": ("nothing.csv", *label),
         "region is never 'east'": ("credit.csv", *label, "--shift", "region=east"),
@@ -260,6 +249,8 @@ def test_refusals_leave_nothing_behind(tmp_path):
         ),
         "unknown setting 'epoch'": ("credit.csv", "--label", "default", "--set", "epoch=3"),
         "has no domains": ("credit.csv", *label, "--domain", "sketch"),
+        "there is no column ''": ("credit.csv", *label, "--group", ""),
+        "must be a whole number": ("credit.csv", *label, "--set", f"epochs={'9' * 5000}"),
     }.items():
         assert told in refused("train", *arguments)
     assert {path.name for path in tmp_path.iterdir()} == before

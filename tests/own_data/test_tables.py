@@ -88,13 +88,29 @@ def test_broken_files_are_refused_in_one_line(tmp_path, told, data):
 
 
 def test_json_lines_are_refused_by_line(tmp_path):
-    for line, told in (("{x", "not readable JSON"), ("[1]", "no JSON table"), ('{"a": [1]}', "holds a list")):
+    for line, told in (
+        ("{x", "not readable JSON"),
+        ("[1]", "no JSON table"),
+        ('{"a": [1]}', "holds a list"),
+        (r'{"a": "\ud800"}', "half a character"),
+    ):
         with pytest.raises(InputError, match=f"line 2.*{told}"):
             read_table(written(tmp_path, f'{{"a": 1}}\n{line}\n', "t.jsonl"))
     with pytest.raises(InputError, match="not a readable parquet file"):
         read_table(written(tmp_path, b"PAR1junk", "t.parquet"))
     with pytest.raises(InputError, match=r"give a table that ends in \.csv"):
         read_table(written(tmp_path, b"PK", "t.xlsx"))
+
+
+def test_numbers_and_dates_beyond_all_bounds_are_refused(tmp_path):
+    with pytest.raises(InputError, match="'x' contains infinity in row 1"):
+        read_table(written(tmp_path, f'{{"x": 1}}\n{{"x": 1{"0" * 400}}}\n', "t.jsonl"))
+    with pytest.raises(InputError, match="'c' holds a NUL"):
+        read_table(written(tmp_path, r'{"c": "a\u0000b"}', "t.jsonl"))
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"day": pa.array([2**62], pa.timestamp("us")), "x": [1]}), path)
+    with pytest.raises(InputError, match="holds no texts"):
+        read_table(path, "day")
 
 
 def test_fuzzed_rows_give_a_table_or_one_line(tmp_path):

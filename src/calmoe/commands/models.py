@@ -120,7 +120,7 @@ def init_command(
     """
     import os
 
-    from calmoe.files import write_whole
+    from calmoe.files import is_utf8, legible, write_whole
     from calmoe.own_data.spec import as_toml
     from calmoe.own_data.train import look
 
@@ -133,6 +133,8 @@ def init_command(
         raise InputError(f"{path}: a spec's name ends in .toml")
     if os.path.lexists(path):
         raise InputError(f"{path} is there already: move it elsewhere, or give another --out")
+    if not is_utf8(str(spec.data)):
+        raise InputError(f"{legible(spec.data)}: its name is not UTF-8, and a spec is: rename it")
     _, said, notes = look(spec)
     for line in [*said, *(f"note: {note}" for note in notes)]:
         say(line)

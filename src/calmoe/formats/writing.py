@@ -71,11 +71,27 @@ class Answers(NamedTuple):
 
 def write_table(path: Path, answers: Answers) -> None:
     """One file, whole or not at all. Names that the reader would not give back are left out for numbers."""
+    if path.suffix == ".csv":
+        answers = answers._replace(groups=_without_breaks(answers.groups))
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / f"trial{path.suffix}"
         *better, plain = answers.forms()
         form = next((form for form in better if _reads_back(trial, form.sample())), plain)
     _write(path, form.named())
+
+
+def _without_breaks(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    r"""Group columns as a cell of a CSV file has them: a line break in a name or a value is written \\n."""
+
+    def one_line(text: Any) -> str:
+        return str(text).replace("\r", "\\r").replace("\n", "\\n")
+
+    return {
+        one_line(name): np.array([one_line(v) for v in column.tolist()])
+        if column.dtype.kind == "U"
+        else column
+        for name, column in groups.items()
+    }
 
 
 def _reads_back(path: Path, answers: Answers) -> bool:

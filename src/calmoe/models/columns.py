@@ -165,9 +165,17 @@ def _arrow(table: Any) -> list[tuple[str, np.ndarray]]:
         elif pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             values = column.cast(pa.timestamp("us"), safe=False).to_numpy()
         else:
-            values = _listed(name, column.to_pylist())
+            values = _listed(name, _plain(name, column))
         pairs.append((name, np.asarray(values)))
     return pairs
+
+
+def _plain(name: Any, column: Any) -> list[Any]:
+    """The values of an Arrow column, as Python has them."""
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError):  # such as a time of more than 24 hours
+        raise InputError(f"column {shown(name)} holds values of {column.type} that Python has not") from None
 
 
 def _listed(name: Any, values: Any) -> np.ndarray:
@@ -189,7 +197,7 @@ def _objects(name: str, values: np.ndarray) -> np.ndarray:
     listed = values.tolist()
     kinds = {type(value) for value in listed if not _is_missing(value)}
     if kinds and all(issubclass(kind, Real | Decimal) and kind is not bool for kind in kinds):
-        numbers = [math.nan if _is_missing(value) else float(value) for value in listed]
+        numbers = [math.nan if _is_missing(value) else _as_float(value) for value in listed]
         return _finite(name, np.array(numbers))
     if kinds and all(issubclass(kind, datetime.date) for kind in kinds):
         dates = ["NaT" if _is_missing(value) else _naive(value) for value in listed]
@@ -197,6 +205,14 @@ def _objects(name: str, values: np.ndarray) -> np.ndarray:
     column = np.empty(len(listed), dtype=object)
     column[:] = [as_text(value) for value in listed]
     return column
+
+
+def _as_float(value: Any) -> float:
+    """The nearest float; infinity for what is larger than any."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _naive(date: datetime.date) -> str:

@@ -13,6 +13,8 @@ from calmoe.mixture import MixtureOutput
 from calmoe.models.card import Card
 from calmoe.predictions import Predictions
 
+LONGEST_GROUP = 10_000  # characters
+
 
 class Model:
     """What `calmoe.load` gives. X is a table, an array, images or texts, as the model's `kind` says.
@@ -66,7 +68,7 @@ class Model:
         y: the true classes, by name. groups: columns by name, one value a row.
         """
         labels = None if y is None else as_tensor(self.codes(y))
-        columns = {name: group_column(values) for name, values in (groups or {}).items()}
+        columns = {name: group_column(values, name) for name, values in (groups or {}).items()}
         metadata = {"dataset": self.card.dataset, "classes": [str(name) for name in self.classes]}
         return Predictions(output=self.output(X), labels=labels, groups=columns, metadata=metadata)
 
@@ -101,7 +103,7 @@ def shortened(line: str, most: int = 160) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def group_column(values: Any) -> np.ndarray:
+def group_column(values: Any, name: str = "") -> np.ndarray:
     """A group column as predictions hold it; missing values are "missing"."""
     column = np.asarray(values)
     if column.dtype.kind == "f" and np.isfinite(column).all() and (column == column.round()).all():
@@ -112,4 +114,9 @@ def group_column(values: Any) -> np.ndarray:
         column = column.astype("datetime64[D]").astype(str).astype(object)
     missing = [value is None or value != value or value == "NaT" for value in column.tolist()]
     texts = ["missing" if m else class_name(v) for v, m in zip(column.tolist(), missing, strict=True)]
+    longest = max(map(len, texts), default=0)
+    if longest > LONGEST_GROUP:  # every row would take as much memory as the longest
+        raise InputError(
+            f"the group column {shown(name, 60)} holds a text of {longest:,} characters: name another"
+        )
     return np.array(texts, dtype=str)

@@ -36,8 +36,9 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
 def class_line(data: Labelled, label: str) -> str:
     counts = np.bincount(data.codes, minlength=len(data.classes))
     shares = [
-        f"{data.classes[i]} {counts[i] / counts.sum():.{1 if counts[i] < counts.sum() / 20 else 0}%}"
+        f"{data.classes[i]} {share:.{0 if 0.05 <= share <= 0.95 else 1}%}"
         for i in np.argsort(-counts, kind="stable")
+        for share in [counts[i] / counts.sum()]
     ]
     return (
         f"label {label or 'folder'}: {many(len(data.classes), 'class').replace('classs', 'classes')}, "

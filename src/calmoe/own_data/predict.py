@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.files import legible
-from calmoe.models.model import Model
+from calmoe.models.model import Model, class_name
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.tables import read_table
 from calmoe.predictions import Predictions
@@ -42,8 +42,11 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     labels: Any = None
     if len(source.labels):
         unknown = sum(value is None for value in source.labels)
+        strange = "" if label else _no_class(model, source)
         if unknown:
             notes.append(f"{unknown:,} rows have no label: the predictions are written without labels")
+        elif strange:
+            notes.append(f"{strange} is no class of the model: the predictions are written without labels")
         else:
             labels = source.labels
     names = [legible(path.relative_to(data) if data.is_dir() else path.name) for path in source.files]
@@ -58,13 +61,6 @@ def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tupl
         raise InputError("this model takes arrays: load it in Python, calmoe.load(folder).predictions(X)")
     if model.kind == "images":
         source = read_images(data, labelled=False)
-        classes = {str(name) for name in model.classes}
-        if len(source.labels) and not {*source.labels} <= classes:
-            strange = min({*source.labels} - classes)
-            note = (
-                f"the folder {strange} is no class of the model: the predictions are written without labels"
-            )
-            return Source(**vars(source) | {"labels": np.empty(0, dtype=object)}), [*source.notes, note]
         return source, list(source.notes)
     if data.is_dir():
         raise InputError(f"{legible(data)} is a folder: this model takes {model.kind}, give a file")
@@ -76,3 +72,10 @@ def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tupl
         raise InputError("the model's card names no column of texts: load it in Python, calmoe.load(folder)")
     source = read_rows(data, label=wanted, text=text, groups=named)
     return source, list(source.notes)
+
+
+def _no_class(model: Model, source: Source) -> str:
+    """A label that is none of the model's classes; "" where all are."""
+    strange = {*source.labels} - {class_name(value) for value in model.classes} - {None}
+    what = "the folder" if source.kind == "images" else "the label"
+    return f"{what} {shown(min(strange), 60)}" if strange else ""

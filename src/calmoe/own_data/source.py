@@ -62,9 +62,9 @@ def read_rows(
     table = read_table(path, text)
     columns, groups, drop = dict(table.columns), tuple(dict.fromkeys(groups)), tuple(drop)
     with about(legible(path)):
-        for name in filter(None, (label, text, *groups, *drop)):
+        for name in (*filter(None, (label, text)), *groups, *drop):
             check_there("column", name, columns)
-    grouped = {name: group_column(columns[name]) for name in groups}
+    grouped = {name: group_column(columns[name], name) for name in groups}
     labels = (
         np.array([None if _missing(v) else class_name(v) for v in columns.pop(label)], dtype=object)
         if (label)
@@ -82,13 +82,13 @@ def read_rows(
         if not kept:
             raise InputError(f"{legible(path)} has no column to learn from beside {shown(label)}")
         kind = {"kind": "tables", "columns": kept}
-    return Source(name=path.stem, labels=labels, groups=grouped, digest=digest, notes=notes, **kind)
+    return Source(name=legible(path.stem), labels=labels, groups=grouped, digest=digest, notes=notes, **kind)
 
 
 def read_images(root: Path, labelled: bool = True) -> Source:
     """DIR/class/image or DIR/domain/class/image; without labels also DIR/image, or one image."""
     if root.is_file():
-        return Source(kind="images", name=root.stem, files=[root], digest=_digest([root]))
+        return Source(kind="images", name=legible(root.stem), files=[root], digest=_digest([root]))
     flat = _images(root)
     classes = {folder: _images(folder) for folder in _folders(root)}
     domains = {folder: {inner: _images(inner) for inner in _folders(folder)} for folder in classes}
@@ -119,7 +119,7 @@ def read_images(root: Path, labelled: bool = True) -> Source:
     notes = [f"{len(flat)} images outside of class folders are passed over"] if flat and labels[0] else []
     return Source(
         kind="images",
-        name=root.resolve().name,
+        name=legible(root.resolve().name),
         files=[file for file, _, _ in rows],
         labels=labels if labels[0] is not None else np.empty(0, dtype=object),
         groups={DOMAIN: np.array([domain for _, _, domain in rows])} if domains else {},

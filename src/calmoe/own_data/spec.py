@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError, about, check_known, shown
+from calmoe.escaping import visible
 from calmoe.files import legible
 from calmoe.validation import boolean, items, number, one_of, text, whole
 
@@ -72,6 +73,21 @@ class TrainSpec:
 
 KEYS = [each.name for each in fields(TrainSpec)]
 NETWORK_KEYS = [each.name for each in fields(NetworkSettings)]
+SHOWN: dict[str, tuple[str | float, str]] = {
+    "backbone": ("resnet18", "of images: mlp, resnet18, resnet34 or resnet50"),
+    "weights": ("FILE", "of a pretrained ResNet"),
+    "size": (64, "of images, in pixels"),
+    "experts": (4, "1: one network; more: a mixture"),
+    "epochs": (30, "at most"),
+    "batch": (128, "rows of a step"),
+    "learning_rate": (0.001, "of the first step"),
+    "weight_decay": (NetworkSettings.weight_decay, "pulls weights to zero"),
+    "rho": (NetworkSettings.rho, "the radius of sharp steps; 0: plain steps"),
+    "average": (0.99, "the decay of a running average of weights; 0: none"),
+    "views": (1, "of an image, whose answers are pooled"),
+    "patience": (NetworkSettings.patience, "epochs without a lower validation log loss, then it stops"),
+}
+"""An example and a comment for each setting of a network, in the file that `calmoe init` writes."""
 
 
 def with_settings(spec: TrainSpec, settings: list[str]) -> TrainSpec:
@@ -84,7 +100,7 @@ def with_settings(spec: TrainSpec, settings: list[str]) -> TrainSpec:
         check_known("setting", key, NETWORK_KEYS)
         try:
             values[key] = tomllib.loads(f"v = {value}")["v"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # no TOML, or a number of too many digits
             values[key] = value
     return replace(spec, network=_network(values, spec.network))
 
@@ -98,7 +114,7 @@ def read_spec(path: Path) -> TrainSpec:
             raise InputError("it is too long to be a spec")
         try:
             document = tomllib.loads(path.read_bytes().decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not a readable TOML file ({error})") from None
         for key in document:
             check_known("setting", key, KEYS)
@@ -157,12 +173,16 @@ def _network(values: dict[str, Any], before: NetworkSettings) -> NetworkSettings
     return replace(before, **checked)
 
 
+def quote(value: Any) -> str:
+    """A text, a list of texts, a number or a truth as TOML writes it."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML allows no bare DEL
+
+
 def as_toml(spec: TrainSpec, notes: list[str]) -> str:
     """The spec as a commented TOML file that `calmoe train` runs."""
-    quote = lambda value: json.dumps(value, ensure_ascii=False)  # noqa: E731
     column, optional = quote("COLUMN"), lambda given: "" if given else "# "
     lines = [
-        *(f"# {note}" for note in notes),
+        *(f"# {visible(note)}" for note in notes),
         "",
         f"data = {quote(str(spec.data))}  # as seen from this file's folder",
         f"{optional(spec.label)}label = {quote(spec.label) if spec.label else column}  # what to predict",
@@ -182,10 +202,8 @@ def as_toml(spec: TrainSpec, notes: list[str]) -> str:
         "",
         '[network]  # for images and texts, and for tables where model = "network"',
     ]
-    defaults = NetworkSettings()
-    for name in NETWORK_KEYS:
+    for name, (example, what) in SHOWN.items():
         value = getattr(spec.network, name)
-        same = value == getattr(defaults, name)
-        shown_value = quote(value) if value not in (None, "") else '""' if value == "" else "0"
-        lines.append(f"{'# ' * same}{name} = {shown_value}")
+        given = value != getattr(NetworkSettings, name)
+        lines.append(f"{optional(given)}{name} = {quote(value if given else example)}  # {what}")
     return "\n".join([*lines, ""])

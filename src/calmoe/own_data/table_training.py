@@ -51,6 +51,8 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]
     if isinstance(estimator, MixtureOfModels):
         estimator.n_jobs = None  # of this machine, no part of the model
     model = TableModel(estimator, Card())
+    if spec.expect_shift and isinstance(estimator, MixtureOfModels):
+        model.card.settings.update(eta=estimator.eta_, etas_tried=len(estimator.shift_log_loss_))
     title = "Mixture of models" if isinstance(estimator, MixtureOfModels) else "Calibrated network"
     model.card.scores.update(_validated(estimator, len(rows)))
     ours = {part: _predicted(model, data, at) for part, at in data.judged.items()}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calmoe.errors import InputError, about, shown
-from calmoe.files import legible
+from calmoe.files import is_utf8, legible
 from calmoe.formats.naming import check_names
 from calmoe.models.columns import Columns, dates_in, numbers_in, read_columns
 from calmoe.validation import unique_keys
@@ -60,7 +60,7 @@ def read_table(path: Path, text: str = "") -> Table:
         notes: list[str] = []
         if suffix == ".parquet":
             cells: Any = _parquet(path)
-            texts = cells.column(text).to_pylist() if text in cells.column_names else []
+            texts = _texts(cells.column(text)) if text in cells.column_names else []
         else:
             data = path.read_bytes()
             lines = suffix in (".jsonl", ".ndjson")
@@ -68,9 +68,11 @@ def read_table(path: Path, text: str = "") -> Table:
             texts = list(cells[text]) if text in cells else []
             if not lines:
                 cells = {name: _cells(values) for name, values in cells.items()}
-        if text and texts and not all(isinstance(value, str | None) for value in texts):
-            texts = [None if value is None else str(value) for value in texts]
+        texts = [None if value is None else str(value) for value in texts]
         columns = {name: _of_one_kind(name, v, notes) for name, v in read_columns(cells).items()}
+        for name, values in columns.items():
+            if values.dtype == object and any("\0" in value for value in {*values.tolist()} - {None}):
+                raise InputError(f"column {shown(name)} holds a NUL character: take it out")
     if not len(next(iter(columns.values()))):
         raise InputError(f"{legible(path)}: there are no rows")
     return Table(columns, texts, notes)
@@ -206,6 +208,8 @@ def _json_lines(data: bytes) -> dict[str, np.ndarray]:
         for name, value in row.items():
             if isinstance(value, list | dict):
                 raise InputError(f"line {number}: {shown(name)} holds a list or a table: give one value")
+            if not (is_utf8(name) and (not isinstance(value, str) or is_utf8(value))):
+                raise InputError(f"line {number}: {shown(name)} holds half a character, such as \\ud800")
         rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
     check_names(names)
@@ -214,6 +218,14 @@ def _json_lines(data: bytes) -> dict[str, np.ndarray]:
         columns[name.strip()] = np.empty(len(rows), dtype=object)
         columns[name.strip()][:] = [row.get(name) for row in rows]
     return columns
+
+
+def _texts(column: Any) -> list[Any]:
+    """The cells of a column of a parquet file."""
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError):  # a date that Python does not have
+        raise InputError("the column of texts holds no texts: give another --text COLUMN") from None
 
 
 def _parquet(path: Path) -> Any:

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 import calmoe
-from calmoe.errors import InputError, about
+from calmoe.errors import InputError, about, shown
 from calmoe.experiments.environment import describe as session
 from calmoe.experiments.preparation import pick_device
 from calmoe.files import legible, write_whole
-from calmoe.formats.columns import check_there
+from calmoe.formats.columns import check_there, listed
 from calmoe.models.card import Card, Scores
 from calmoe.models.folder import new_folder, write_model
 from calmoe.models.model import Model
@@ -26,11 +26,13 @@ from calmoe.own_data.parts import HELD_OUT, Labelled, divide
 from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids, scores
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.spec import TrainSpec
+from calmoe.own_data.tables import read_table
 from calmoe.progress_bar import progress_bar
 from calmoe.render.grid import Grid
 from calmoe.threads import threads
 
 PAGE = "report.html"
+LONGEST = 10_000  # characters of a category or a class
 
 
 class Trained(NamedTuple):
@@ -54,16 +56,32 @@ def read_source(spec: TrainSpec) -> Source:
             raise InputError(f"images have no column {column!r}: hold out a domain with --domain NAME")
         return source
     if not spec.label:
-        raise InputError("say which column to predict: --label COLUMN")
+        there = listed(read_table(spec.data).columns)
+        raise InputError(f"say which column to predict, --label COLUMN: there are {there}")
     groups = [*spec.groups, *([column] if column else [])]
-    return read_rows(spec.data, label=spec.label, text=spec.text, groups=groups, drop=spec.drop)
+    source = read_rows(spec.data, label=spec.label, text=spec.text, groups=groups, drop=spec.drop)
+    with about(legible(spec.data)):
+        _check_lengths(source, spec.label)
+    return source
+
+
+def _check_lengths(source: Source, label: str) -> None:
+    """Refuse classes and categories that are whole texts."""
+    cells = {name: values for name, values in source.columns.items() if values.dtype == object}
+    for name, values in {label: source.labels, **cells}.items():
+        longest = max((len(value) for value in {*values.tolist()} if value is not None), default=0)
+        if longest > LONGEST:
+            remedy = (
+                "name another --label" if name == label else f"learn from it with --text, or --drop {name}"
+            )
+            raise InputError(f"column {shown(name, 60)} holds a text of {longest:,} characters: {remedy}")
 
 
 def look(spec: TrainSpec) -> tuple[Labelled, list[str], list[str]]:
     """The rows, split; what was understood; notes."""
     source = read_source(spec)
-    if source.kind != "tables" and spec.expect_shift:
-        raise InputError("--expect-shift is for tables: it names one of their columns")
+    if spec.expect_shift and (source.kind != "tables" or spec.model == "network"):
+        raise InputError("--expect-shift is for tables and their mixture of models: leave it out")
     if spec.expect_shift:
         with about("--expect-shift"):
             check_there("column to learn from", spec.expect_shift, source.columns)
@@ -101,7 +119,7 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             rows += compare(model, data, spec, where, console)
         ours = next(row for row in rows if row.ours)
         model.card = make_card(model, data, spec, session(where)["commit"] or "", ours, baselines)
-        command = shlex.join(["calmoe", "train", spec.data.name, *options(spec)])
+        command = legible(shlex.join(["calmoe", "train", spec.data.name, *options(spec)]))
         write_model(model, place)
         page = make_page(data, rows, model.card, said, notes, command)
         write_whole(place / PAGE, page.encode())
@@ -109,7 +127,18 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
-    return Trained(model, grids, [ECE_NOTE, *few_notes(data)])
+    return Trained(model, grids, [ECE_NOTE, *_expected(model.card), *few_notes(data)])
+
+
+def _expected(card: Card) -> list[str]:
+    """What the expected shift of a column led to."""
+    if "eta" not in card.settings:
+        return []
+    eta, column = card.settings["eta"], card.settings["expect_shift"]
+    if not card.settings["etas_tried"]:
+        return [f"{column} has too few values to leave some out: the mixture is trained as usual"]
+    led = f"tilted with η = {eta:g}" if eta else "trained as usual, as no tilt is better there"
+    return [f"values of {column} were left out in turn: the mixture is {led}"]
 
 
 @contextmanager
@@ -132,7 +161,8 @@ def make_card(
     settings: dict[str, Any] = {"held_out": spec.held_out, "expect_shift": spec.expect_shift}
     if data.source.kind != "tables" or spec.model == "network":
         network = {name: value for name, value in asdict(spec.network).items() if value not in (None, "")}
-        settings |= network | model.card.settings
+        settings |= network
+    settings |= model.card.settings
     split = json.dumps([list(spec.shift), spec.domain, spec.held_out, spec.seed])
     return Card(
         dataset=data.source.name,
@@ -155,19 +185,21 @@ def make_card(
 
 def options(spec: TrainSpec) -> list[str]:
     """The options that make this spec again."""
-    listed: list[str] = []
+    words: list[str] = []
     for name in ("label", "text", "domain", "expect_shift"):
         if value := getattr(spec, name):
-            listed += [f"--{name.replace('_', '-')}", value]
+            words += [f"--{name.replace('_', '-')}", value]
     for name, option in (("groups", "--group"), ("shift", "--shift"), ("drop", "--drop")):
         for value in getattr(spec, name):
-            listed += [option, value]
+            words += [option, value]
     if spec.encoder:
-        listed += ["--encoder", spec.encoder]
+        words += ["--encoder", spec.encoder]
+    if spec.held_out != TrainSpec.held_out:
+        words += ["--held-out", f"{spec.held_out:g}"]
     if spec.model != "auto":
-        listed += ["--model", spec.model]
+        words += ["--model", spec.model]
     default = replace(spec.network.__class__())
     for name, value in asdict(spec.network).items():
         if value != getattr(default, name):
-            listed += ["--set", f"{name}={value}"]
-    return [*listed, "--seed", str(spec.seed), *(["--compare"] if spec.compare else [])]
+            words += ["--set", f"{name}={value}"]
+    return [*words, "--seed", str(spec.seed), *(["--compare"] if spec.compare else [])]

@@ -1,0 +1,61 @@
+"""Data that look like no one's, and are: long cells, line breaks, strange labels and names."""
+
+import os
+
+import pytest
+
+import calmoe
+from calmoe.own_data.spec import read_spec
+from calmoe.predictions import Predictions
+from own_commands import NETWORK, done, refused, write_credit
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_texts_are_no_categories_classes_or_groups(tmp_path):
+    long = "x" * 10_001
+    rows = "".join(f"{i % 7},{'ab'[i % 2]},{long if i == 5 else 'c'},{'yn'[i % 2]}\n" for i in range(40))
+    (tmp_path / "t.csv").write_text(f"x,c,note,y\n{rows}")
+    told = "'note' holds a text of 10,001 characters"
+    assert f"{told}: learn from it with --text, or --drop note" in refused("train", "t.csv", "--label", "y")
+    assert f"{told}: name another" in refused("train", "t.csv", "--label", "note")
+    drop = ("train", "t.csv", "--label", "y", "--drop", "note")
+    assert f"{told}: name another" in refused(*drop, "--group", "note")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
+
+
+def test_what_is_predicted_of_odd_groups_and_labels_can_be_audited(tmp_path, unrendered):
+    """A line break in a group, and a label that only the shift has."""
+    regions = ['"north\nwest"', "south", "east"]
+    rows = [f"{i % 7},{regions[i % 3]},{'new' if i == 2 else 'yn'[i % 2]}\n" for i in range(60)]
+    (tmp_path / "t.csv").write_text(f"x,region,y\n{''.join(rows)}")
+    done("train", "t.csv", "--label", "y", "--shift", "region=east", *NETWORK)
+    told = done("predict", "t-model", "t.csv", "--out", "p.csv")
+    assert "the label 'new' is no class of the model" in told
+    predictions = Predictions.load("p.csv")
+    assert predictions.labels is None
+    assert set(predictions.groups["region"]) == {"north\\nwest", "south", "east"}
+    assert "'new' is no class" in refused("predict", "t-model", "t.csv", "--label", "y", "--out", "q.csv")
+
+
+def test_a_spec_says_nothing_that_a_table_made_up(tmp_path):
+    header, rows = '"a\nseed = 7",b\x7fc,y', "".join(f"{i},,{'yn'[i % 2]}\n" for i in range(40))
+    (tmp_path / "t.csv").write_text(f"{header}\n{rows}")
+    done("init", "t.csv", "--label", "y", "--group", "b\x7fc")
+    spec = read_spec(tmp_path / "t.toml")
+    assert (spec.seed, spec.groups) == (0, ("b\x7fc",))
+    for content in (f"seed = {'9' * 5000}", f"data = {'[' * 5000}"):
+        (tmp_path / "bad.toml").write_text(content)
+        assert "not a readable TOML file" in refused("train", "bad.toml")
+
+
+def test_names_that_are_not_utf8(tmp_path, unrendered):
+    name = os.fsdecode(b"caf\xe9.csv")
+    write_credit(tmp_path / name, rows=60)
+    assert "not UTF-8" in refused("init", name, "--label", "default")
+    done("train", name, "--label", "default", *NETWORK, "--out", "m")
+    assert calmoe.load("m").card.dataset == r"caf\xe9"
+    done("predict", "m", name, "--out", "p.csv")
