@@ -20,7 +20,8 @@ LARGEST_TEMPERATURE = 1e6
 LARGEST = 1e9  # a weight or intercept of a file
 MOST_FULL = 24  # classes: with more, only RANK directions of log f reach other classes
 RANK = 8
-FEWEST_TO_SPREAD = 1e-9  # the standard deviation below which a column counts as constant
+CONVERGED = {"maxiter": 500, "maxfun": 1000, "gtol": 1e-5, "ftol": 1e-9}
+LEAST_SPREAD = 1e-9  # the standard deviation below which a column counts as constant
 
 
 class Weights(NamedTuple):
@@ -69,7 +70,7 @@ def scale(log_probs: Array, weights: Weights) -> Tensor:
 
 
 def fit_diagonal(rows: Labelled) -> Weights:
-    """Vector scaling; one imagined row ties w and b to the temperature, so that there always is an optimum."""
+    """Vector scaling; one imagined row ties w and b to the temperature: there always is an optimum."""
     return _Problem(rows, directions=None).solve(strength=0.0, start=None)[0]
 
 
@@ -90,53 +91,55 @@ def fit_matrices(rows: Labelled, strengths: Sequence[float]) -> list[Weights]:
 
 def _spread(logs: np.ndarray) -> np.ndarray:
     spread = logs.std(axis=0)
-    return np.where(spread > FEWEST_TO_SPREAD, spread, 1.0)
+    return np.where(spread > LEAST_SPREAD, spread, 1.0)
 
 
 class _Problem:
     """Mean NLL of z = log f / T + (u + A D') x + b, x the standardised log f, plus the price of u, A and b.
 
-    u stretches a class's own column, A [C, R] takes R directions D [C, R] of x to every class.
+    u stretches a class's own column, A [C, R] takes R directions D [C, R] of x to every class. Classes come
+    before rows in every array: sums over few classes are then quick.
     """
 
     def __init__(self, rows: Labelled, directions: np.ndarray | None) -> None:
-        self.rows, self.classes = rows, rows.logs.shape[1]
+        self.rows, self.directions = rows, directions
         self.middle, self.spread = rows.logs.mean(axis=0), _spread(rows.logs)
-        self.columns = (rows.logs - self.middle) / self.spread
-        self.directions = directions
-        self.seen = None if directions is None else self.columns @ directions  # [N, R]
-        self.known = rows.slope * rows.logs
-        self.rank = 0 if directions is None else directions.shape[1]
+        self.known = np.ascontiguousarray(rows.slope * rows.logs.T)  # [C, N]
+        self.columns = np.ascontiguousarray(((rows.logs - self.middle) / self.spread).T)
+        self.seen = None if directions is None else directions.T @ self.columns  # [R, N]
+        self.classes, self.rank = len(self.columns), 0 if directions is None else directions.shape[1]
 
     def solve(self, strength: float, start: np.ndarray | None) -> tuple[Weights, np.ndarray]:
+        """W and b, and where to start the next fit."""
         from scipy.optimize import minimize  # takes its time to import
 
-        n, c = self.columns.shape
+        c, n = self.columns.shape
         prices = np.full(c * (2 + self.rank), strength)
         prices[:c] = 0.0
         prices += 1 / n
-        picked = np.arange(n), self.rows.labels
+        picked = self.rows.labels, np.arange(n)
 
         def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
             stretch, intercepts, across = self._parts(at)
-            scores = self.known + self.columns * stretch
+            scores = stretch[:, None] * self.columns
+            scores += self.known
             if self.seen is not None:
-                scores += self.seen @ across.T
-            scores += intercepts
-            scores -= scores.max(axis=1, keepdims=True)
-            probs = np.exp(scores)
-            sums = probs.sum(axis=1, keepdims=True)
-            value = float(np.log(sums).sum() - scores[picked].sum()) / n
+                scores += across @ self.seen
+            scores += intercepts[:, None]
+            scores -= scores.max(axis=0)
+            of_labels = scores[picked].sum()
+            probs = np.exp(scores, out=scores)
+            sums = probs.sum(axis=0)
+            value = float(np.log(sums).sum() - of_labels) / n
             probs /= sums
             probs[picked] -= 1
-            slopes = [np.einsum("nc,nc->c", probs, self.columns), probs.sum(axis=0)]
+            slopes = [np.einsum("cn,cn->c", probs, self.columns), probs.sum(axis=1)]
             if self.seen is not None:
-                slopes.append((probs.T @ self.seen).ravel())
+                slopes.append((probs @ self.seen.T).ravel())
             return value + 0.5 * float(prices @ at**2), np.concatenate(slopes) / n + prices * at
 
         begin = np.zeros(len(prices)) if start is None else start
-        options = {"maxiter": 500, "maxfun": 1000, "gtol": 1e-6, "ftol": 1e-11, "maxcor": 20}
-        end = minimize(loss, begin, jac=True, method="L-BFGS-B", options=options).x
+        end = minimize(loss, begin, jac=True, method="L-BFGS-B", options=CONVERGED).x
         return self._weights(*self._parts(end)), end
 
     def _parts(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

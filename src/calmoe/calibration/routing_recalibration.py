@@ -46,7 +46,8 @@ class RoutingRecalibration:
     would gain, is largest, and makes `rate` of that step. Five-fold cross-validation chooses the number of
     rounds with the least held-out NLL; a fold's temperature and steps are fitted on the other folds, and what
     is gained there is counted after the rounds that the other folds choose. The repair is kept only where it
-    beats the folds' temperatures by more than two paired standard errors; otherwise `transform` is the temperature's, and `status_` and `message_` say why:
+    beats the folds' temperatures by more than two paired standard errors; otherwise `transform` is the
+    temperature's, and `status_` and `message_` say why:
 
     "repaired"; "no gain": not that much better; "few rows": fewer than 200; "one outcome": the predicted
     class is always right, or always wrong, and every step towards certainty would win.
