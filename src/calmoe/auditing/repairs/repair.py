@@ -115,8 +115,8 @@ def repair(
 
     `inside` hears which share of the work is done.
 
-    >>> from calmoe.worlds import multiclass
-    >>> found = repair(multiclass.miscalibrated(seed=0, temperature=2.0).sample(2000, seed=0))
+    >>> from calmoe.worlds.binary import miscalibrated
+    >>> found = repair(miscalibrated(seed=0, temperature=2.0).sample(2000, seed=0))
     >>> found.recommended, found.after.nll.against_nothing.high < 0
     ('temperature', True)
     """
