@@ -18,6 +18,7 @@ from studies.hidden import hidden
 from studies.jumps import jumps
 from studies.pack import pack
 from studies.readme_figure import readme_figure
+from studies.repairs import repairs
 from studies.reruns import reruns
 from studies.switch import switch
 from studies.truer import truer
@@ -38,6 +39,7 @@ for study in (
     audit_seeds,
     audit_tables,
     hidden,
+    repairs,
     pack,
     readme_figure,
 ):

@@ -141,6 +141,7 @@ def test_many_rows_are_judged_by_a_fit_on_others(monkeypatch):
     outcome = judge(rows_of(sample), candidates(5, 3), 0, shares.append)
     assert not outcome.crossed
     assert len(outcome.rows) == 1200
+    assert outcome.learned == 500
     learned = np.random.default_rng(0).permutation(3000)[:500]
     assert not set(outcome.rows) & set(learned)
     taught = sample.take(learned)
@@ -154,8 +155,8 @@ def test_many_rows_are_judged_by_a_fit_on_others(monkeypatch):
 
 def test_how_many_rows_teach():
     assert learned_rows(10_000, 10) == 10_000
-    assert learned_rows(1_000_000, 10) == 20_000
-    assert learned_rows(100_000, 100) == 10_000
+    assert learned_rows(1_000_000, 10) == 30_000
+    assert learned_rows(100_000, 100) == 20_000
     assert learned_rows(100_000, 10_000) == 2_000
 
 

@@ -21,8 +21,8 @@ from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
 
 FOLDS = 4
-CELLS = 1_000_000  # rows times classes that are enough to learn from
-MOST_TO_LEARN, FEWEST_TO_LEARN = 20_000, 2_000  # rows, however few or many classes
+CELLS = 2_000_000  # rows times classes that are enough to learn from
+MOST_TO_LEARN, FEWEST_TO_LEARN = 30_000, 2_000  # rows, however few or many classes
 MOST_TO_JUDGE = 300_000
 SMALL, REPEATS = 3_000, 3  # with fewer rows than that, so many random cuts into folds
 
@@ -46,12 +46,13 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """rows: those that were judged. crossed: whether these taught as well, each other's judges.
+    """rows: those that were judged; learned: how many taught. crossed: whether these are the same ones.
 
     fits: each candidate as it would be used, at its best variant.
     """
 
     rows: np.ndarray
+    learned: int
     crossed: bool
     trials: tuple[Trial, ...]
     choice: Choice
@@ -118,7 +119,14 @@ def judge(rows: Rows, tried: Candidates, seed: int, inside: Callable[[float], No
         finals.append(held_out)
     choice = choose(_mean_answers(finals), rows.bins)
     fits = _fits(choice, rows)
-    return Outcome(rows=np.arange(len(rows)), crossed=True, trials=tuple(trials), choice=choice, fits=fits)
+    return Outcome(
+        rows=np.arange(len(rows)),
+        learned=learned,
+        crossed=True,
+        trials=tuple(trials),
+        choice=choice,
+        fits=fits,
+    )
 
 
 def _judge_on_others(
@@ -133,7 +141,7 @@ def _judge_on_others(
     others = rows.take(judged)
     by_name = {name: answer(one, others.output, others.labels, rows.of) for name, one in fits.items()}
     trial = Trial(by_name=by_name, chosen=by_name[choice.name], picked=(choice.name,))
-    return Outcome(rows=judged, crossed=False, trials=(trial,), choice=choice, fits=fits)
+    return Outcome(rows=judged, learned=learned, crossed=False, trials=(trial,), choice=choice, fits=fits)
 
 
 def _nested(

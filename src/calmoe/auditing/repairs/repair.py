@@ -141,7 +141,7 @@ def repair(
     assert isinstance(temperature, Temperature)
     return Repair(
         rows=len(outcome.rows),
-        learned=len(predictions) if outcome.crossed else len(predictions) - len(outcome.rows),
+        learned=outcome.learned,
         crossed=outcome.crossed,
         impossible=int(np.isinf(judged[NOTHING][0].loss).sum()),
         candidates={name: measured[name] for name in tried.names},
