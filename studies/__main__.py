@@ -19,6 +19,7 @@ from studies.jumps import jumps
 from studies.own_data import own_data
 from studies.pack import pack
 from studies.readme_figure import readme_figure
+from studies.repairs import repairs
 from studies.reruns import reruns
 from studies.switch import switch
 from studies.train_truer import train_truer
@@ -42,6 +43,7 @@ for study in (
     audit_tables,
     hidden,
     own_data,
+    repairs,
     pack,
     readme_figure,
 ):

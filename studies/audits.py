@@ -21,6 +21,7 @@ from studies.rows import write_lines
 METHODS = ("vanilla", "mocae", "robust", "robust_filtered")
 KEPT_SEED = 42  # whose reports are kept whole
 KL = 0.1
+SIMPLEST = ("nothing", "temperature")
 
 
 class Question(StrEnum):
@@ -100,8 +101,8 @@ def row(report: AuditReport) -> dict[str, Any]:
         "fragile": _rounded(fragility.configurations.error[at]),
         "fragile_regions": _rounded(fragility.regions.error[at]),
         "certified": _rounded(report.certificates.signed.ece[at]),
-        "repair_nll": _rounded(repair.nll.change),
-        "repair_kept": [repair.kept, repair.blocks],
+        "repair_nll": _rounded(repair.choosing.nll.against_temperature),
+        "repair_kept": [sum(name not in SIMPLEST for name in repair.picked), len(repair.picked)],
     }
     if report.target is not None:
         there = report.target

@@ -17,7 +17,15 @@ from attack.figures import Progress, Tally
 from attack.running import Target, Wrong
 from attack.running import attack as run_attack
 from attack.watching import unchanged
-from calmoe.calibration import PerExpertTemperature, RoutingRecalibration, ShiftedTemperature, Temperature
+from calmoe.calibration import (
+    MatrixScaling,
+    PerExpertTemperature,
+    RoutingRecalibration,
+    ShiftedTemperature,
+    Temperature,
+    TopLabelIsotonic,
+    VectorScaling,
+)
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput, combine
 
@@ -44,6 +52,9 @@ def _calibrators(folder: Path) -> dict[str, Any]:
         "ShiftedTemperature": ShiftedTemperature().fit(output.log_probs, labels, torch.ones(len(labels))),
         "PerExpertTemperature": PerExpertTemperature().fit(output, labels),
         "RoutingRecalibration": repair,
+        "VectorScaling": VectorScaling().fit(output.log_probs, labels),
+        "MatrixScaling": MatrixScaling().fit(output.log_probs, labels),
+        "TopLabelIsotonic": TopLabelIsotonic().fit(output.log_probs, labels),
     }
     for name, calibrator in fitted.items():
         calibrator.save(folder / f"{name}.json")
@@ -67,9 +78,10 @@ def attempt_calibrator(
             raise Wrong(f"{field} is no text: {given[field]!a}"[:300])
     output, _ = rows(5)
     try:
-        result = calibrator.transform(output.log_probs if issubclass(kind, Temperature) else output)
+        of_experts = kind in (PerExpertTemperature, RoutingRecalibration)
+        result = calibrator.transform(output if of_experts else output.log_probs)
     except InputError:
-        return  # fitted on another number of experts
+        return  # fitted on another number of experts or classes
     probs = (result if isinstance(result, Tensor) else result.log_probs).exp().sum(1)
     if not torch.allclose(probs, torch.ones_like(probs), atol=1e-3):
         raise Wrong(f"transform gives no probabilities: they sum to {probs.tolist()}")
@@ -116,6 +128,20 @@ ROUTING = {
 }
 
 
+VECTOR = {"weights": lambda c: c.weights_.tolist(), "intercepts": lambda c: c.intercepts_.tolist()}
+MATRIX = {
+    "matrix": lambda c: c.matrix_.tolist(),
+    "intercepts": lambda c: c.intercepts_.tolist(),
+    "strength": lambda c: c.strength_,
+}
+CURVE = {
+    "temperature": lambda c: c.temperature_.temperature_,
+    "temperature_status": lambda c: c.temperature_.status_,
+    "confidences": lambda c: c.confidences_.tolist(),
+    "probabilities": lambda c: c.probabilities_.tolist(),
+}
+
+
 def _calibrator_target(kind: Any, fields: dict[str, Any], cases: int) -> Target:
     return Target(kind.__name__, cases, _calibrators, partial(attempt_calibrator, kind, fields))
 
@@ -125,6 +151,9 @@ TARGETS = [
     _calibrator_target(ShiftedTemperature, ONE, 1000),
     _calibrator_target(PerExpertTemperature, EACH, 3000),
     _calibrator_target(RoutingRecalibration, ROUTING, 4000),
+    _calibrator_target(VectorScaling, VECTOR, 2000),
+    _calibrator_target(MatrixScaling, MATRIX, 2000),
+    _calibrator_target(TopLabelIsotonic, CURVE, 2000),
 ]
 
 

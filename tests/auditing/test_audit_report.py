@@ -59,8 +59,8 @@ def test_the_words_say_what_the_numbers_say(reports):
     assert "no miscalibration of single configurations was found" in reports["calibrated"].summary()
     assert "cancels inside the bins" in reports["cancelling"].summary()
     assert "worse than every one of its experts" in reports["calibrated experts"].summary()
-    assert "Repair: none is offered" in reports["calibrated"].summary()
-    assert "Repair: on 2,400 rows" in reports["cancelling"].summary()
+    assert "Repair: No repair is recommended" in reports["calibrated"].summary()
+    assert "Repair: Boosting by routing" in reports["cancelling"].summary()
     assert "the ECE stays below" in reports["calibrated"].summary()
     for report in reports.values():
         assert "nan" not in report.summary()
@@ -75,7 +75,8 @@ def test_the_numbers_are_json(reports):
         assert held["rows"] == 4000
         assert held["certificates"]["signed"]["ece"][0]["high"] == report.certificates.signed.ece[0].high
         assert held["certificates"]["cross_entropy"]["ece"][0]["high"] is None  # no bound
-        assert held["repair"]["nll"]["change"]["value"] == report.repair.nll.change.value
+        change = held["repair"]["choosing"]["nll"]["against_temperature"]
+        assert change["value"] == report.repair.choosing.nll.against_temperature.value
         assert "fitted" not in held["repair"]
 
 

@@ -1,5 +1,9 @@
 """Calibrators: fitted on validation rows, applied to any rows, kept as JSON."""
 
+from calmoe.calibration.calibrator import Calibrator
+from calmoe.calibration.identity import Identity
+from calmoe.calibration.isotonic import TopLabelIsotonic
+from calmoe.calibration.matrix_scaling import MatrixScaling
 from calmoe.calibration.routing_recalibration import RoutingRecalibration
 from calmoe.calibration.temperature import (
     Frontier,
@@ -9,13 +13,19 @@ from calmoe.calibration.temperature import (
     frontier,
 )
 from calmoe.calibration.temperature_solvers import CalibrationWarning
+from calmoe.calibration.vector_scaling import VectorScaling
 
 __all__ = [
     "CalibrationWarning",
+    "Calibrator",
     "Frontier",
+    "Identity",
+    "MatrixScaling",
     "PerExpertTemperature",
     "RoutingRecalibration",
     "ShiftedTemperature",
     "Temperature",
+    "TopLabelIsotonic",
+    "VectorScaling",
     "frontier",
 ]

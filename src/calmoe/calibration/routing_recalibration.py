@@ -11,6 +11,7 @@ disagreement Σ_k r_k (f_k − f)² is nearly a sum of auditors too.
 """
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -21,7 +22,8 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from calmoe.arrays import Array, as_count, as_number, as_tensor, check_bins
-from calmoe.calibration.temperature import CalibrationWarning, Temperature, check_whole, read_saved
+from calmoe.calibration.saved import read_saved
+from calmoe.calibration.temperature import CalibrationWarning, Temperature, check_whole
 from calmoe.errors import InputError, about
 from calmoe.files import write_json
 from calmoe.mixture import MixtureOutput
@@ -31,6 +33,9 @@ FEWEST_TO_REPAIR = 200  # rows below which nothing but the temperature is fitted
 FOLDS = 5
 SURE = 2.0  # paired standard errors by which the repair must beat the temperature on held-out rows
 LARGEST = 1e15  # a coefficient of a file; rows times rounds bound what can be fitted
+OPTIONS = ("bins", "rate", "rounds", "seed")
+RESULTS = ("temperature", "temperature_status", "coefficients", "steps", "status", "message", "gain")
+KEYS = (*OPTIONS, *RESULTS)
 RIDGE = 1.0  # imagined information of each auditor, in rows of variance 1
 
 
@@ -39,9 +44,10 @@ class RoutingRecalibration:
 
     Each round takes the auditor whose score (Σ g D)² / Σ g² f (1 − f), twice what a Newton step along it
     would gain, is largest, and makes `rate` of that step. Five-fold cross-validation chooses the number of
-    rounds with the least held-out NLL; a fold's temperature and steps are fitted on the other folds. The
-    repair is kept only where it beats the folds' temperatures on held-out rows by more than two
-    paired standard errors; otherwise `transform` is the temperature's, and `status_` and `message_` say why:
+    rounds with the least held-out NLL; a fold's temperature and steps are fitted on the other folds, and what
+    is gained there is counted after the rounds that the other folds choose. The repair is kept only where it
+    beats the folds' temperatures by more than two paired standard errors; otherwise `transform` is the
+    temperature's, and `status_` and `message_` say why:
 
     "repaired"; "no gain": not that much better; "few rows": fewer than 200; "one outcome": the predicted
     class is always right, or always wrong, and every step towards certainty would win.
@@ -97,6 +103,29 @@ class RoutingRecalibration:
         )
         return self
 
+    @classmethod
+    def after(
+        cls, counts: Sequence[int], temperature: Temperature, output: MixtureOutput, labels: Array
+    ) -> "list[RoutingRecalibration]":
+        """One for each count of rounds, on top of this temperature; whoever asks for them does the choosing.
+
+        The predicted class must be right on some rows and wrong on others.
+        """
+        event = _Event.of(output, temperature)
+        right = (event.predicted == as_tensor(labels, event.predicted.device)).cpu().numpy()
+        steps = cls()._boost(event, right, max(counts))
+        fits = []
+        for count in counts:
+            fitted = cls(rounds=count)
+            fitted.temperature_, fitted.rounds_, fitted.status_ = temperature, count, "repaired"
+            fitted.gain_, fitted.gain_error_ = float("nan"), float("nan")
+            fitted.message_ = f"{count} steps"
+            fitted.coefficients_ = np.zeros((2, output.log_routing.shape[1], fitted.bins + 1))
+            for auditor, size in steps[:count]:
+                fitted.coefficients_.flat[auditor] += size
+            fits.append(fitted)
+        return fits
+
     def transform(self, output: MixtureOutput) -> MixtureOutput:
         """The output with repaired log-probabilities of the mixture; routing and experts stay."""
         coefficients = self._fitted()
@@ -142,17 +171,20 @@ class RoutingRecalibration:
     @classmethod
     def load(cls, path: str | Path) -> "RoutingRecalibration":
         """Read what `save` wrote."""
-        options = ("bins", "rate", "rounds", "seed")
-        results = ("temperature", "temperature_status", "coefficients", "steps", "status", "message", "gain")
-        saved = read_saved(path, "RoutingRecalibration", (*options, *results))
+        saved = read_saved(path, "RoutingRecalibration", KEYS)
         with about(path):
-            fitted = cls(
-                bins=whole("bins", saved["bins"], least=1),
-                rate=number("rate", saved["rate"], above=0, most=1),
-                rounds=whole("rounds", saved["rounds"], least=1),
-                seed=whole("seed", saved["seed"]),
-            )
-            fitted._restore(saved)
+            return cls.from_dict(saved)
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "RoutingRecalibration":
+        """What `to_dict` gave, checked."""
+        fitted = cls(
+            bins=whole("bins", saved["bins"], least=1),
+            rate=number("rate", saved["rate"], above=0, most=1),
+            rounds=whole("rounds", saved["rounds"], least=1),
+            seed=whole("seed", saved["seed"]),
+        )
+        fitted._restore(saved)
         return fitted
 
     def _restore(self, saved: dict[str, Any]) -> None:
@@ -181,7 +213,8 @@ class RoutingRecalibration:
         """The number of rounds with the least held-out NLL, 0 if it is not surely better than none."""
         n = len(right)
         fold = np.random.default_rng(self.seed).permutation(np.arange(n) % FOLDS)
-        sums, squares = np.zeros(self.rounds), np.zeros(self.rounds)  # of the gains after 1, 2, … rounds
+        shape = FOLDS, self.rounds
+        sums, squares = np.zeros(shape), np.zeros(shape)  # of the gains after 1, 2, … rounds, fold by fold
         for held_out in range(FOLDS):
             rest = torch.as_tensor(fold != held_out, device=labels.device)
             with warnings.catch_warnings():
@@ -194,12 +227,13 @@ class RoutingRecalibration:
             for i, (auditor, size) in enumerate(self._boost(taught, right[fold != held_out], self.rounds)):
                 _move(logit, design, auditor, size)
                 gain = log_expit(np.where(won, logit, -logit)) - before
-                sums[i] += gain.sum()
-                squares[i] += (gain**2).sum()
-        best = int(sums.argmax())
-        self.gain_ = float(sums[best] / n)
-        self.gain_error_ = float(max(squares[best] / n - self.gain_**2, 0.0) / n) ** 0.5
-        return best + 1 if self.gain_ > SURE * self.gain_error_ else 0
+                sums[held_out, i] = gain.sum()
+                squares[held_out, i] = (gain**2).sum()
+        total = sums.sum(axis=0)
+        by_others = np.arange(FOLDS), (total - sums).argmax(axis=1)  # a fold has no say in its own rounds
+        self.gain_ = float(sums[by_others].sum() / n)
+        self.gain_error_ = float(max(squares[by_others].sum() / n - self.gain_**2, 0.0) / n) ** 0.5
+        return int(total.argmax()) + 1 if self.gain_ > SURE * self.gain_error_ else 0
 
     def _boost(self, event: "_Event", right: np.ndarray, rounds: int) -> list[tuple[int, float]]:
         """Round by round, the auditor and the step along it."""

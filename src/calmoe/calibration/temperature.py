@@ -5,7 +5,6 @@ saved as JSON.
 """
 
 import warnings
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from calmoe.arrays import Array, as_number, as_tensor, check_word
+from calmoe.calibration.saved import read_saved
 from calmoe.calibration.temperature_solvers import (
     EXPLAINED,
     STATUSES,
@@ -30,8 +30,10 @@ from calmoe.files import write_json
 from calmoe.metrics import ece
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
-from calmoe.validation import boolean, items, number, one_of, read_json
+from calmoe.validation import boolean, items, number, one_of
 
+TEMPERATURE_KEYS = ("solver", "temperature", "status")
+EXPERTS_KEYS = ("weighted", "clamp", "solver", "temperatures", "statuses")
 SMALLEST = 1e-30  # |T| of the published solver, or a clamp: float32 can divide log-probabilities by it
 
 
@@ -85,24 +87,30 @@ class Temperature:
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""
-        write_json(
-            path,
-            {
-                "kind": type(self).__name__,
-                "solver": self.solver,
-                "temperature": self._fitted(),
-                "status": self.status_,
-            },
-        )
+        write_json(path, self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `save` writes."""
+        return {
+            "kind": type(self).__name__,
+            "solver": self.solver,
+            "temperature": self._fitted(),
+            "status": self.status_,
+        }
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Self:
+        """What `to_dict` gave, checked."""
+        fitted = cls(one_of("solver", saved["solver"], STATUSES))
+        fitted.restore(saved["temperature"], saved["status"], "status")
+        return fitted
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote."""
-        saved = read_saved(path, cls.__name__, ("solver", "temperature", "status"))
+        saved = read_saved(path, cls.__name__, TEMPERATURE_KEYS)
         with about(path):
-            fitted = cls(one_of("solver", saved["solver"], STATUSES))
-            fitted.restore(saved["temperature"], saved["status"], "status")
-        return fitted
+            return cls.from_dict(saved)
 
     def restore(self, temperature: Any, status: Any, field: str) -> None:
         """Take over this solver's result from a file, which keeps the status in `field`."""
@@ -208,33 +216,38 @@ class PerExpertTemperature:
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""
-        write_json(
-            path,
-            {
-                "kind": "PerExpertTemperature",
-                "weighted": self.weighted,
-                "clamp": list(self.clamp),
-                "solver": self.solver,
-                "temperatures": self._fitted(),
-                "statuses": self.statuses_,
-            },
-        )
+        write_json(path, self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `save` writes."""
+        return {
+            "kind": "PerExpertTemperature",
+            "weighted": self.weighted,
+            "clamp": list(self.clamp),
+            "solver": self.solver,
+            "temperatures": self._fitted(),
+            "statuses": self.statuses_,
+        }
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> "PerExpertTemperature":
+        """What `to_dict` gave, checked."""
+        low, high = (number("clamp", bound) for bound in items("clamp", saved["clamp"], least=2, most=2))
+        solver = one_of("solver", saved["solver"], STATUSES)
+        fitted = cls(boolean("weighted", saved["weighted"]), (low, high), solver)
+        temperatures = items("temperatures", saved["temperatures"], least=1)
+        fitted.temperatures_ = [number("temperatures", t, least=low, most=high) for t in temperatures]
+        statuses = items("statuses", saved["statuses"], least=len(temperatures), most=len(temperatures))
+        known = (*STATUSES[solver], "unrouted")
+        fitted.statuses_ = [one_of("statuses", status, known) for status in statuses]
+        return fitted
 
     @classmethod
     def load(cls, path: str | Path) -> "PerExpertTemperature":
         """Read what `save` wrote."""
-        keys = ("weighted", "clamp", "solver", "temperatures", "statuses")
-        saved = read_saved(path, "PerExpertTemperature", keys)
+        saved = read_saved(path, "PerExpertTemperature", EXPERTS_KEYS)
         with about(path):
-            low, high = (number("clamp", bound) for bound in items("clamp", saved["clamp"], least=2, most=2))
-            solver = one_of("solver", saved["solver"], STATUSES)
-            fitted = cls(boolean("weighted", saved["weighted"]), (low, high), solver)
-            temperatures = items("temperatures", saved["temperatures"], least=1)
-            fitted.temperatures_ = [number("temperatures", t, least=low, most=high) for t in temperatures]
-            statuses = items("statuses", saved["statuses"], least=len(temperatures), most=len(temperatures))
-            known = (*STATUSES[solver], "unrouted")
-            fitted.statuses_ = [one_of("statuses", status, known) for status in statuses]
-        return fitted
+            return cls.from_dict(saved)
 
     def _fitted(self) -> list[float]:
         if not hasattr(self, "temperatures_"):
@@ -294,14 +307,3 @@ def check_whole(output: MixtureOutput) -> None:
     """Refuse anything but a MixtureOutput."""
     if not isinstance(output, MixtureOutput):
         raise InputError(f"give the whole MixtureOutput, with routing and experts, not {type(output)}")
-
-
-def read_saved(path: str | Path, kind: str, keys: Collection[str]) -> dict[str, Any]:
-    """The table that a calibrator of this kind saved, with these keys."""
-    try:
-        saved = read_json(path)
-    except OSError as error:
-        raise InputError(f"{path}: not a readable JSON file ({error.strerror or error})") from None
-    if not isinstance(saved, dict) or saved.get("kind") != kind or not all(key in saved for key in keys):
-        raise InputError(f"{path}: not a saved {kind} (expected kind and {', '.join(keys)})")
-    return saved

@@ -11,7 +11,7 @@ from calmoe.arrays import as_count, as_number
 from calmoe.calibration import Temperature
 from calmoe.calibration.temperature_solvers import CalibrationWarning, temper
 from calmoe.errors import InputError, shown
-from calmoe.mixture import MixtureClassifier, MixtureOutput
+from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
 from calmoe.models.classifier import TableClassifier, seed_of
 from calmoe.models.columns import Columns
 from calmoe.models.folds import stratified_folds
@@ -105,9 +105,16 @@ class CalibratedMoEClassifier(TableClassifier):
     @classmethod
     def load(cls, folder: str | Path) -> "CalibratedMoEClassifier":
         """Read what `save` wrote."""
-        from calmoe.models.folders import load_calibrated_moe
+        from calmoe.models.folders import load_calibrated_moe, refuse_calibrator
 
+        refuse_calibrator(folder)
         return load_calibrated_moe(folder)
+
+    @property
+    def _num_experts(self) -> int:
+        head = self.network_.head
+        assert isinstance(head, MixtureHead)
+        return head.num_experts
 
     def _answer(self, columns: Columns, given: Any) -> MixtureOutput:
         features = torch.from_numpy(self.preparation_.transform(columns)).double()

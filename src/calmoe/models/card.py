@@ -36,6 +36,7 @@ class Card:
     settings: dict[str, str | float | int | bool | None] = field(default_factory=dict)
     scores: Scores = field(default_factory=dict)  # by part: validation, held out, shift
     baselines: dict[str, Scores] = field(default_factory=dict)  # by name
+    calibrator: str = ""  # what repairs its probabilities, and what that was fitted on
     calmoe: str = ""
     commit: str = ""
     date: str = ""
@@ -46,9 +47,9 @@ class Card:
     @classmethod
     def from_dict(cls, saved: Any) -> "Card":
         """What `as_dict` gave, checked."""
-        later: dict[str, Any] = {"baselines": {}}  # what older folders lack
+        later: dict[str, Any] = {"baselines": {}, "calibrator": ""}  # what older folders lack
         fields = exactly("", later | table("", saved), cls.__dataclass_fields__)
-        words = ("dataset", "method", "digest", "label", "text", "calmoe", "commit", "date")
+        words = ("dataset", "method", "digest", "label", "text", "calibrator", "calmoe", "commit", "date")
         for name, value in table("settings", fields["settings"]).items():
             if value is not None and not isinstance(value, str | bool | int | float):
                 raise InputError(f"settings.{name} must be a text, a number or true or false")
@@ -78,6 +79,7 @@ class Card:
             "",
             f"It predicts one of {len(classes)} classes from {kind}: {markdown(shown)}. Its probabilities "
             "are calibrated: the temperature is inside.",
+            *self._repaired(),
             "",
             "```python",
             "import calmoe",
@@ -93,9 +95,21 @@ class Card:
         limits = "Scores hold for rows like those it was trained on. `calmoe audit` says what a shift may do."
         return "\n".join([*lines, limits, ""])
 
+    def _repaired(self) -> list[str]:
+        """That a calibrator repairs its probabilities."""
+        if not self.calibrator:
+            return []
+        return [
+            "",
+            f"Its probabilities are repaired by {markdown(self.calibrator)}: calibrator.json, which "
+            "`calmoe.load` applies. The scores below are from before.",
+        ]
+
     def lines(self) -> list[str]:
         """What it was trained on and its scores, a line each; none where nobody knows."""
         described = [f"trained on {self._origin()}"] if self.dataset else []
+        if self.calibrator:
+            described.append(f"repaired by {self.calibrator}")
         for part, values in self.scores.items():
             known = {title: values[name] for name, title in TITLES.items() if name in values}
             rows = [f"{known.pop('rows'):,.0f} rows"] if "rows" in known else []

@@ -40,6 +40,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     preparation_: Preparation
     n_features_in_: int
 
+    @property
+    @abstractmethod
+    def _num_experts(self) -> int:
+        """The experts of its mixture."""
+
     @abstractmethod
     def _answer(self, columns: Columns, given: Any) -> MixtureOutput:
         """The mixture for rows that were read; `given` is X as it came."""

@@ -4,6 +4,7 @@ model.json           kind, classes, architecture, preparation of inputs, tempera
 model.safetensors    weights
 encoder/             a text encoder: configuration, trained weights, tokenizer
 experts/             scikit-learn's models, as skops files
+calibrator.json      what repairs its probabilities, if anything does
 card.json, README.md what it was trained on, its scores; for programs and for people
 """
 
@@ -18,11 +19,12 @@ from typing import Any
 import safetensors.torch
 
 from calmoe.backbones import Encoder
+from calmoe.calibration import Calibrator
 from calmoe.errors import InputError, about, shown
 from calmoe.files import inside, legible, write_json, write_whole
 from calmoe.models.architecture import Architecture
 from calmoe.models.card import Card
-from calmoe.models.folders import load_calibrated_moe, load_mixture_of_models
+from calmoe.models.folders import CALIBRATOR, load_calibrated_moe, load_mixture_of_models
 from calmoe.models.inputs import TextInputs, inputs_as_dict, read_inputs
 from calmoe.models.model import Model
 from calmoe.models.network_model import NetworkModel, with_weights
@@ -123,7 +125,15 @@ def load_folder(folder: str | Path) -> Model:
         table("", saved, ("format", "kind"))
         if saved["format"] != FORMAT:
             raise InputError(f"format must be {FORMAT!r}, not {shown(saved['format'])}: update calmoe")
-    card = _read_card(place)
+    model = _read_model(place, saved, _read_card(place))
+    path = inside(place, CALIBRATOR)
+    if not path.is_file():
+        return model
+    with about(legible(path)):
+        return model.with_calibrator(Calibrator.from_dict(read_document(path)))
+
+
+def _read_model(place: Path, saved: dict[str, Any], card: Card) -> Model:
     match saved["kind"]:
         case "network":
             return _read_network(place, saved, card)
@@ -196,6 +206,8 @@ def _checked_encoder(place: Path) -> Path:
 
 
 def _write_card(model: Model, place: Path) -> None:
+    if model.calibrator is not None:
+        model.calibrator.save(place / CALIBRATOR)
     write_json(place / CARD, model.card.as_dict())
     write_whole(place / README, model.card.markdown(model.kind, model.classes).encode())
 

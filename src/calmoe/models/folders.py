@@ -36,6 +36,7 @@ from calmoe.validation import (
 
 FORMAT = "calmoe.model/1"
 MODEL, WEIGHTS, EXPERTS = "model.json", "model.safetensors", "experts"
+CALIBRATOR = "calibrator.json"
 TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
@@ -130,6 +131,12 @@ def load_calibrated_moe(folder: str | Path) -> CalibratedMoEClassifier:
     _load_weights(network, place)
     network.requires_grad_(False).eval()
     return model
+
+
+def refuse_calibrator(folder: str | Path) -> None:
+    """An estimator alone would predict without the calibrator beside it."""
+    if (Path(folder) / CALIBRATOR).exists():
+        raise InputError(f"{folder} carries a calibrator, which an estimator leaves out: use calmoe.load")
 
 
 def _described(model: TableClassifier) -> dict[str, Any]:

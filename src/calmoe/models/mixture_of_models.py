@@ -124,9 +124,14 @@ class MixtureOfModels(TableClassifier):
     @classmethod
     def load(cls, folder: str | Path, trusted: tuple[str, ...] = ()) -> "MixtureOfModels":
         """Read what `save` wrote. trusted: further types, by full name, that experts may consist of."""
-        from calmoe.models.folders import load_mixture_of_models
+        from calmoe.models.folders import load_mixture_of_models, refuse_calibrator
 
+        refuse_calibrator(folder)
         return load_mixture_of_models(folder, trusted)
+
+    @property
+    def _num_experts(self) -> int:
+        return len(self.experts_)
 
     def _answer(self, columns: Columns, given: Any) -> MixtureOutput:
         features = self.preparation_.transform(columns).astype(np.float64)

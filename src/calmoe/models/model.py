@@ -1,13 +1,17 @@
 """A model that predicts: the same four verbs, whatever it was trained on and wherever it comes from."""
 
+import copy
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import torch
 
 from calmoe.arrays import as_numpy, as_tensor
+from calmoe.calibration import Calibrator
 from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureOutput
 from calmoe.models.card import Card
@@ -21,12 +25,13 @@ class Model:
 
     `classes` are the names of the classes, in the order of the probabilities' columns: whole numbers where
     the data's classes are; `classes_` are the same, as scikit-learn has them. `card` says what the model was
-    trained on, and its scores.
+    trained on, and its scores. `calibrator` repairs what the model says, if it has one.
     """
 
     kind: str = ""  # what it reads: "tables", "images", "texts" or "arrays"
     classes: list[Any]
     card: Card
+    calibrator: Calibrator | None = None
 
     @property
     def classes_(self) -> np.ndarray:
@@ -44,9 +49,38 @@ class Model:
             ]
         )
 
+    @property
     @abstractmethod
+    def num_experts(self) -> int:
+        """The experts of its output; each view of an image has its own."""
+
+    @abstractmethod
+    def own_output(self, X: Any) -> MixtureOutput:
+        """Mixture, routing and experts in logarithms, after every temperature, before the calibrator."""
+
     def output(self, X: Any) -> MixtureOutput:
-        """Mixture, routing and experts in logarithms, after every temperature."""
+        """Mixture, routing and experts in logarithms, as the model is used."""
+        own = self.own_output(X)
+        return own if self.calibrator is None else self.calibrator.transform(own)
+
+    def with_calibrator(self, calibrator: Calibrator) -> Self:
+        """The same model, repaired by a calibrator that was fitted on its predictions."""
+        if self.calibrator is not None:
+            raise InputError(
+                f"the model carries {self.calibrator.title} already: give the model that it was made from"
+            )
+        names = tuple(str(name) for name in self.classes)
+        if calibrator.classes is not None and calibrator.classes != names:
+            raise InputError(
+                f"the calibrator was fitted on the classes {shown(list(calibrator.classes))}, the model has "
+                f"{shown(list(names))}: give the model whose predictions it was fitted on"
+            )
+        calibrator.transform(uniform_output(len(names), self.num_experts))  # refuses other sizes
+        model = copy.copy(self)
+        model.calibrator = calibrator
+        fitted = f", {calibrator.note}" * bool(calibrator.note)
+        model.card = replace(self.card, calibrator=f"{calibrator.title}{fitted}")
+        return model
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
@@ -81,6 +115,12 @@ class Model:
             known = ", ".join(list(place)[:12]) + (", …" if len(place) > 12 else "")
             raise InputError(f"the label {shown(strange)} is no class of the model: its classes are {known}")
         return np.array([place[name] for name in names], dtype=np.int64)
+
+
+def uniform_output(classes: int, experts: int) -> MixtureOutput:
+    """One row about which nobody knows anything."""
+    parts = torch.zeros(1, classes), torch.zeros(1, experts), torch.zeros(1, experts, classes)
+    return MixtureOutput(*(part.log_softmax(-1) for part in parts))
 
 
 def class_name(value: Any) -> str:

@@ -13,7 +13,7 @@ from calmoe.mixture import MixtureClassifier, MixtureOutput
 from calmoe.models.architecture import Architecture
 from calmoe.models.card import Card
 from calmoe.models.deployed import Deployed
-from calmoe.models.inputs import Inputs, TextInputs
+from calmoe.models.inputs import ImageInputs, Inputs, TextInputs
 from calmoe.models.model import Model
 from calmoe.text_encoders import encoder_folder
 from calmoe.validation import check_finite, check_shapes
@@ -82,7 +82,12 @@ class NetworkModel(Model):
     def expert_temperatures(self) -> list[float] | None:
         return self.deployed.expert_temperatures
 
-    def output(self, X: Any) -> MixtureOutput:
+    @property
+    def num_experts(self) -> int:
+        views = len(self.inputs.pooled) if isinstance(self.inputs, ImageInputs) else 1
+        return views * self.network.head.num_experts
+
+    def own_output(self, X: Any) -> MixtureOutput:
         return self.deployed.answer(self.inputs.rows(X, self.encoder))
 
     def save(self, folder: str | Path) -> None:

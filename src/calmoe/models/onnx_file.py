@@ -48,6 +48,11 @@ def write_onnx(model: Model, path: str | Path) -> float:
     """
     if not isinstance(model, NetworkModel):
         raise InputError("a model of tables has no ONNX file: use its folder, calmoe.load(folder)")
+    if model.calibrator is not None:
+        raise InputError(
+            f"the model carries {model.calibrator.title}, which an ONNX file cannot hold: export the model "
+            "that it was made from"
+        )
     if Path(path).suffix != ".onnx":
         raise InputError(f"{path}: an ONNX file's name ends in .onnx")
     onnx, onnxruntime = _libraries()

@@ -34,7 +34,11 @@ class TableModel(Model):
     def classes_(self) -> np.ndarray:
         return self.estimator.classes_
 
-    def output(self, X: Any) -> MixtureOutput:
+    @property
+    def num_experts(self) -> int:
+        return self.estimator._num_experts
+
+    def own_output(self, X: Any) -> MixtureOutput:
         return self.estimator._output(self._known(X))
 
     def save(self, folder: str | Path) -> None:

@@ -1,14 +1,18 @@
-"""What a repair would gain, told on rows that it did not see."""
+"""What is recommended, told on rows that it was not fitted on."""
 
 import numpy as np
 import pytest
 import torch
 
 from calmoe import worlds
-from calmoe.auditing import Configurations, repair
+from calmoe.auditing import repair
 from calmoe.auditing.presentation.verdict import remedy
-from calmoe.auditing.sections.repair import _eces, comparison_table, later_fits, sentences
+from calmoe.auditing.repairs.repair import TooFewRows, _gap
+from calmoe.auditing.sections.repair import candidates_table, sentences
+from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.calibration import Calibrator
 from calmoe.predictions import Predictions
+from calmoe.worlds import multiclass
 
 
 @pytest.fixture(scope="module")
@@ -21,56 +25,58 @@ def found(sample):
     return repair(sample)
 
 
-def test_each_block_is_answered_by_earlier_rows_alone(sample):
-    """Other labels later change nothing earlier."""
-    fits = later_fits(sample)
-    rows = np.concatenate([part for part, _ in fits])
-    assert len(set(rows)) == len(rows) == 2400
-    labels = sample.labels.clone()
-    labels[fits[-1][0]] = 1 - labels[fits[-1][0]]
-    again = later_fits(Predictions(output=sample.output, labels=labels))
-    for (_, one), (_, other) in zip(fits, again, strict=True):
-        assert (one.coefficients_ == other.coefficients_).all()
-    labels = sample.labels.clone()
-    labels[fits[0][0]] = 1 - labels[fits[0][0]]
-    third = later_fits(Predictions(output=sample.output, labels=labels))
-    assert (fits[0][1].coefficients_ == third[0][1].coefficients_).all()
-    assert not np.array_equal(fits[1][1].coefficients_, third[1][1].coefficients_)
-
-
-def test_the_changes_are_those_of_the_rows(sample, found):
-    fits = later_fits(sample)
-    change = []
-    for rows, fitted in fits:
-        part = sample.take(rows)
-        picked = part.labels[:, None]
-        before = fitted.temperature_.transform(part.output.log_probs).gather(1, picked)
-        change.append((before - fitted.transform(part.output).log_probs.gather(1, picked)).squeeze(1))
-    assert found.nll.change.value == pytest.approx(float(torch.cat(change).mean()))
-    assert found.nll.change.value == pytest.approx(found.nll.repaired.value - found.nll.temperature.value)
-    assert repair(sample, fits).nll == found.nll
-    assert found.rows == 2400
-    assert found.impossible == 0
-
-
 def test_a_cancelling_world_is_seen_to_be_mended(found):
-    assert found.status == "repaired"
-    assert found.kept >= 2
-    assert found.nll.change.high < 0
-    assert found.witness.change.high < 0
-    assert found.witness.temperature.low > 0.05
-    assert "+" not in comparison_table(found).rows[0][3].text
-    assert "changes the NLL by −0.0" in sentences(found)
+    """Only routing tells the rows apart."""
+    assert found.recommended == found.chosen == "routing"
+    assert set(found.picked) == {"routing"}
+    assert found.after is found.choosing
+    assert found.after.nll.against_temperature.high < 0
+    assert found.after.nll.against_nothing.high < 0
+    assert found.fitted.kind == "RoutingRecalibration"
+    assert found.candidates["vector"].nll.against_temperature.high > 0
+
+
+def test_changes_are_differences_of_values(found):
+    for candidate in (*found.candidates.values(), found.choosing):
+        for part in (candidate.nll, candidate.ece, candidate.accuracy):
+            for other, change in (
+                ("nothing", part.against_nothing),
+                ("temperature", part.against_temperature),
+            ):
+                name = {id(candidate.nll): "nll", id(candidate.ece): "ece"}.get(id(part), "accuracy")
+                base = getattr(found.candidates[other], name).value
+                assert change.value == pytest.approx(part.value.value - base.value, abs=1e-9)
+                assert change.low <= change.value <= change.high
+    assert found.before.nll.against_nothing[:3] == (0, 0, 0)
 
 
 def test_a_clean_world_is_left_alone():
     found = repair(worlds.calibrated(1).sample(3000, seed=0))
-    assert found.kept == 0
-    for part in (found.nll, found.ece, found.witness, found.accuracy):
-        assert part.temperature == part.repaired
-        assert (part.change.value, part.change.low, part.change.high) == pytest.approx((0, 0, 0), abs=1e-9)
-    assert "none is offered beyond a temperature" in sentences(found)
-    assert [entry.text for entry in comparison_table(found).rows[1][3:]] == ["0.0000", "[0.0000, 0.0000]"]
+    assert found.recommended is None
+    assert found.after is found.before
+    assert found.fitted.kind == "Identity"
+    assert sentences(found).startswith("No repair is recommended")
+
+
+def test_an_overconfident_world_gets_a_temperature():
+    found = repair(multiclass.miscalibrated(3).sample(3000, seed=0))
+    world = worlds.miscalibrated(3).sample(3000, seed=0)
+    assert found.recommended is not None
+    assert repair(world).recommended == "temperature"
+
+
+def test_a_repair_that_raises_the_ece_is_not_recommended():
+    """Confidences are true, but the wrong classes far too unlikely: a temperature lowers the NLL alone."""
+    random = np.random.default_rng(0)
+    f = random.uniform(0.5, 0.98, 4000)
+    rest = np.stack([1 - f - 1e-9, np.full(4000, 5e-10), np.full(4000, 5e-10)], axis=1)
+    labels = np.where(random.random(4000) < f, 0, random.integers(1, 4, 4000))
+    found = repair(Predictions.from_probs(np.concatenate([f[:, None], rest], axis=1), labels))
+    temperature = found.candidates["temperature"]
+    assert temperature.nll.against_nothing.high < 0
+    assert temperature.ece.value.value > found.before.ece.value.value + 0.05
+    assert found.recommended != "temperature"
+    assert found.after.ece.value.value < found.before.ece.value.value + 0.01
 
 
 def test_impossible_labels_are_counted_and_left_out_of_the_nll():
@@ -81,25 +87,48 @@ def test_impossible_labels_are_counted_and_left_out_of_the_nll():
         probs, sample.labels, routing=sample.output.routing, expert_probs=sample.output.expert_probs
     )
     found = repair(broken)
-    assert 10 < found.impossible < 40
-    assert np.isfinite(found.nll.change.value)
+    assert found.impossible == 40
+    for candidate in found.candidates.values():
+        assert np.isfinite(candidate.nll.value.value)
 
 
-def test_the_change_of_the_ece_holds_both_ends():
-    """Off by 0.1, then by 0.02: the change is −0.08, and surely one."""
-    random = np.random.default_rng(0)
-    f = random.uniform(0.62, 1, 4000)
-    labels = (random.random(4000) < f - 0.1).astype(int)
-    answers = [np.stack([1 - p, p], axis=1) for p in (f, f - 0.08)]
-    seen = [Configurations.of(Predictions.from_probs(p, labels), of=1) for p in answers]
-    found = _eces(seen, 15, 0.95)
-    assert found.change.low < -0.08 < found.change.high < 0
-    assert found.change.value == pytest.approx(-0.08, abs=0.01)
-    assert found.change.low < found.repaired.low - found.temperature.high
-    assert _eces([seen[0], seen[0]], 15, 0.95).change == (0, 0, 0, 0)
+def test_the_change_of_an_ece_holds_both_ends():
+    before, after = Estimate(0.1, 0.09, 0.11, 0.003), Estimate(0.02, 0.01, 0.03, 0.004)
+    wide = {"a": Estimate(0.1, 0.08, 0.12, 0.003), "b": Estimate(0.02, 0.0, 0.04, 0.004)}
+    change = _gap("b", "a", {"a": before, "b": after}, wide)
+    assert change == pytest.approx((-0.08, -0.12, -0.04, 0.005))
+    assert _gap("a", "a", {"a": before}, wide) == (0, 0, 0, 0)
 
 
 def test_probabilities_worse_than_uniform_ones_are_told_so():
     probs = torch.rand(400, 3, generator=torch.Generator().manual_seed(0)).softmax(1)
-    wrong = Predictions.from_probs(probs, probs.argmin(1))
-    assert remedy(repair(wrong)) == "No temperature mends them: uniform probabilities would do better."
+    found = repair(Predictions.from_probs(probs, probs.argmin(1)))
+    assert found.temperature_status == "uninformative"
+    assert found.recommended != "temperature"
+    assert remedy(found) == sentences(found)
+
+
+def test_too_few_rows_are_refused():
+    with pytest.raises(TooFewRows, match="199 rows"):
+        repair(worlds.calibrated(0).sample(199, seed=0))
+
+
+def test_one_class_may_be_judged():
+    sample = multiclass.miscalibrated(0).sample(1500, seed=0)
+    top, one = repair(sample), repair(sample, of=2)
+    assert one.candidates["temperature"].nll == top.candidates["temperature"].nll
+    assert one.before.ece.value != top.before.ece.value
+
+
+def test_the_table_lists_each_candidate_and_the_choice(found):
+    rows = candidates_table(found).rows
+    assert [row[0].values[0] for row in rows] == [*found.candidates, "chosen"]
+    assert "(recommended)" in rows[list(found.candidates).index(found.recommended)][0].text
+
+
+def test_the_recommended_repair_is_kept_for_other_data(found, sample, tmp_path):
+    found.fitted.save(tmp_path / "c.json")
+    read = Calibrator.load(tmp_path / "c.json")
+    assert torch.equal(
+        read.transform(sample).output.log_probs, found.fitted.transform(sample).output.log_probs
+    )

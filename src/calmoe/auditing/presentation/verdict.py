@@ -6,7 +6,7 @@ from calmoe.auditing.presentation.numbers import in_words
 from calmoe.auditing.sections.calibration import Aggregate
 from calmoe.auditing.sections.fragility import Fragility, quoted
 from calmoe.auditing.sections.hidden import Hidden
-from calmoe.auditing.sections.repair import Repair
+from calmoe.auditing.sections.repair import Repair, sentences
 
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
@@ -68,15 +68,5 @@ def _threat(fragility: Fragility) -> str:
 
 
 def remedy(repair: Repair) -> str:
-    """What one temperature does, and what a repair does beyond it."""
-    temperature = repair.fitted.temperature_
-    if temperature.status_ == "uninformative":
-        return "No temperature mends them: uniform probabilities would do better."
-    remaining = repair.ece.temperature.value
-    text = (
-        f"One temperature, T = {temperature.temperature_:.2f}, leaves an ECE of {remaining:.3f} on rows new "
-        "to it"
-    )
-    if repair.nll.change.high < 0:
-        return f"{text}; a repair by routing takes {-repair.nll.change.value:.4f} more off the NLL."
-    return f"{text}; a repair by routing is not shown to add to that."
+    """What the recommended repair does, or that none is."""
+    return sentences(repair)

@@ -1,0 +1,1 @@
+"""Which repair of the probabilities helps, and by how much: candidates, cross-validation, the choice."""

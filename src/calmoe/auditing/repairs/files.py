@@ -1,0 +1,85 @@
+"""Repairs of predictions in files: choose a calibrator for one file, apply it to another."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from threadpoolctl import threadpool_limits
+
+from calmoe.arrays import check_word
+from calmoe.auditing.repairs.candidates import NAMES, NOTHING
+from calmoe.auditing.repairs.repair import Repair, repair
+from calmoe.calibration import Calibrator
+from calmoe.errors import InputError, about
+from calmoe.files import legible
+from calmoe.formats import NOTE, Columns
+from calmoe.reading import read_with
+
+AUTO = "auto"
+KINDS = (".safetensors", ".csv", ".parquet")  # that predictions are written as
+
+
+class Repaired(NamedTuple):
+    """What was found, the calibrator that was written, and a note on how the file was read, if any."""
+
+    repair: Repair
+    calibrator: Calibrator
+    note: str
+
+
+def repair_file(
+    path: Path,
+    columns: Columns,
+    out: Path,
+    *,
+    kind: str = AUTO,
+    seed: int = 0,
+    inside: Callable[[float], None] = lambda share: None,
+) -> Repaired:
+    """Choose a repair for the predictions in `path`, or take this kind of it, and write it to `out`."""
+    check_word("--kind", kind, (AUTO, *NAMES))
+    _check_new(out, (".json",), "a calibrator")
+    predictions = read_with(path, columns)
+    with about(legible(path)):
+        predictions.known_labels  # noqa: B018 - refused where there are none
+        with threadpool_limits(1):
+            found = repair(predictions, seed=seed, inside=inside)
+        if kind in found.left_out:
+            raise InputError(f"--kind {kind} is not possible: {found.left_out[kind]}")
+    name = found.recommended or NOTHING if kind == AUTO else kind
+    note = f"fitted on {found.learned:,} rows of {legible(path.name)} (SHA-256 {_digest(path)})"
+    calibrator = replace(found.fits[name], classes=predictions.class_names, note=note)
+    calibrator.save(out)
+    return Repaired(found, calibrator, str(predictions.metadata.get(NOTE, "")))
+
+
+def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Path) -> list[str]:
+    """Write the repaired predictions of `path` to `out`; notes on how they were read, and their worth."""
+    _check_new(out, KINDS, "predictions")
+    predictions = read_with(path, replace(columns, like=calibrator.classes, label_optional=True))
+    notes = [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
+    if _digest(path) in calibrator.note:
+        notes.append("the calibrator was fitted on these very rows, and looks better on them than it is")
+    with about(legible(path)):
+        repaired = calibrator.transform(predictions)
+    metadata = {key: value for key, value in repaired.metadata.items() if key != NOTE}
+    replace(repaired, metadata=metadata | {"calibrator": calibrator.title}).save(out)
+    return notes
+
+
+def _check_new(out: Path, endings: tuple[str, ...], what: str) -> None:
+    """Refuse, before the work, a file that cannot be written or is there."""
+    if out.suffix not in endings:
+        raise InputError(f"{legible(out)}: {what} is written as {', '.join(endings)}: end the name so")
+    if not out.parent.is_dir():
+        raise InputError(f"{legible(out)}: there is no folder {legible(out.parent)}: create it first")
+    if os.path.lexists(out):
+        raise InputError(f"{legible(out)} is there already: move it elsewhere, or give another --out")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]

@@ -1,0 +1,33 @@
+"""The study of repairs: one row a file, from rows new to the repair."""
+
+import numpy as np
+import pytest
+
+import study_rows
+from calmoe.calibration import Temperature
+from calmoe.metrics import nll
+from calmoe.predictions import Predictions
+from calmoe.worlds import binary
+from studies.repairs import row, table
+from study_rows import RESULTS
+
+
+def test_a_row_is_of_the_other_half(tmp_path):
+    sample = binary.miscalibrated(0, temperature=2.5).sample(1200, seed=0)
+    sample.save(tmp_path / "p.safetensors")
+    one = row(tmp_path / "p.safetensors")
+    stored = Predictions.load(tmp_path / "p.safetensors")
+    taught, judged = (stored.take(h) for h in np.array_split(np.random.default_rng(0).permutation(1200), 2))
+    fitted = Temperature().fit(taught.output.log_probs, taught.labels)
+    assert one["rows"] == 600
+    assert one["recommended"] == "temperature"
+    assert one["nll"]["nothing"] == pytest.approx(nll(judged.output.log_probs, judged.labels), abs=1e-5)
+    after = nll(fitted.transform(judged.output.log_probs), judged.labels)
+    assert one["nll"]["temperature"] == one["nll"]["recommended"] == pytest.approx(after, abs=1e-5)
+    assert one["change"] == [0, 0, 0]
+    assert len(table([one]).rows) == 1
+
+
+def test_the_table_of_the_results_is_what_the_study_prints():
+    _, _, printed = table(study_rows.read(RESULTS / "audit/repairs.jsonl")).markdown().partition("\n\n")
+    assert printed in (RESULTS / "audit/README.md").read_text()
