@@ -55,7 +55,9 @@ def test_what_can_be_read_off():
     assert np.allclose(found.disagreement, [0, 0.2], atol=1e-6)
     assert np.allclose(found.dissent, [-0.2, 0.0], atol=1e-6)
     assert found.leading.tolist() == [0, 0]
-    assert found.features().shape == (2, 9)
+    assert found.scalars().shape == (2, 9)
+    assert found.features().numbers.shape == (2, 8)
+    assert found.features().categories.tolist() == [[0, 0], [0, 0]]
     with pytest.raises(InputError, match="carry no labels"):
         found.residual  # noqa: B018
 
@@ -64,7 +66,7 @@ def test_one_expert_has_no_entropy_and_no_disagreement():
     found = Configurations.of(Predictions.from_probs(np.array([[0.7, 0.3]] * 3), np.array([0, 0, 1])))
     assert (found.entropy == 0).all()
     assert np.allclose(found.disagreement, 0, atol=1e-6)
-    assert np.isfinite(found.features()).all()
+    assert np.isfinite(found.features().numbers).all()
 
 
 def test_a_sampled_world_gives_back_its_configurations():

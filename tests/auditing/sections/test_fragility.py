@@ -50,8 +50,9 @@ def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
 
 def test_of_several_sign_patterns_the_one_that_pushes_furthest():
     pushes = {(1.0, 1.0): [0.1, 0.1], (-1.0, -1.0): [-0.3, -0.3]}
-    ones = np.ones(2)
-    assert best_signs([ones, -ones], lambda signs: np.array(pushes[tuple(signs)])).tolist() == [-1, -1]
+    starts = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    best = best_signs(starts, lambda signs: np.array([pushes[tuple(each)] for each in signs]))
+    assert best.tolist() == [-1, -1]
 
 
 def test_the_curves_of_a_cancelling_world():
@@ -86,7 +87,7 @@ def test_intervals_hold_what_the_best_adversary_forces():
         world = worlds.cancelling(seed)
         sample = world.sample(5000, seed=1000 + seed)
         (error,) = fragility(
-            Configurations.of(sample), oracle(world, sample), radii=(0.1,)
+            Configurations.of(sample), [oracle(world, sample)], radii=(0.1,)
         ).configurations.error
         true = world.fragility(np.array([0.1]))[0]
         held += error.low <= true <= error.high

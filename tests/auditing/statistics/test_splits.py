@@ -9,10 +9,12 @@ from scipy.special import ndtri
 from calmoe import worlds
 from calmoe.auditing import Configurations, Estimate, hidden
 from calmoe.auditing.statistics.estimates import at_least
-from calmoe.auditing.statistics.sequential import learn
+from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.auditing.statistics.splits import (
     FEWER,
     LARGE,
+    MEDIUM,
+    SOME,
     SPLITS,
     how_many,
     level_each,
@@ -70,8 +72,9 @@ def test_equal_splits_still_pay():
 
 
 def test_splits_are_odd_and_fewer_for_many_rows():
-    assert SPLITS % 2 == FEWER % 2 == 1
-    assert how_many(1000) == how_many(LARGE) == SPLITS
+    assert SPLITS % 2 == SOME % 2 == FEWER % 2 == 1
+    assert how_many(1000) == how_many(MEDIUM) == SPLITS
+    assert how_many(MEDIUM + 1) == how_many(LARGE) == SOME
     assert how_many(LARGE + 1) == FEWER
     chosen = seeds(7, 5)
     assert chosen[0] == 7
@@ -86,7 +89,7 @@ def test_splits_are_odd_and_fewer_for_many_rows():
 def test_hidden_is_the_middle_of_its_splits():
     seen = Configurations.of(worlds.cancelling(0, delta=0.05).sample(1500, seed=0))
     alone = [hidden(seen, seed=seed, splits=1) for seed in seeds(3, 5)]
-    found = hidden(seen, learn(seen, 3), seed=3, splits=5)
+    found = hidden(seen, Lessons(seen, 3, splits=5), seed=3)
     assert found == hidden(seen, seed=3, splits=5)
     assert found.by_split == tuple(each.p_hidden for each in alone)
     assert found.p_hidden == one_p_value(found.by_split)

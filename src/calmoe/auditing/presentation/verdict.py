@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from calmoe.auditing.presentation.numbers import in_words
 from calmoe.auditing.sections.calibration import Aggregate
 from calmoe.auditing.sections.fragility import Fragility, quoted
-from calmoe.auditing.sections.hidden import Hidden
+from calmoe.auditing.sections.hidden import OWN_VECTOR, ROUTING, Hidden
 from calmoe.auditing.sections.repair import Repair
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def _truth(aggregate: Aggregate) -> str:
 def _reason(hidden: Hidden, untrue: bool) -> str:
     if hidden.p_hidden < 0.05:
         lead = "Besides," if untrue else "But"
-        text = f"{lead} rows of equal confidence are right more or less often by how they were routed"
+        by = {ROUTING: " by how they were routed", OWN_VECTOR: " by the rest of their probabilities"}
+        text = f"{lead} rows of equal confidence are right more or less often{by.get(str(hidden.origin), '')}"
     else:
         text = "Nothing was found hidden behind the confidence"
     return f"{text} (p = {hidden.p_hidden:.2g})."
