@@ -41,4 +41,3 @@ def experts_summary(probs: Tensor, routing: Tensor, experts: Tensor) -> Tensor:
     agree = (routing * (own.indices == first[:, None])).sum(dim=1, keepdim=True)
     mean_apart = (routing * apart).sum(dim=1, keepdim=True)
     return torch.cat([own.values, runner_up, apart, mean_apart, agree], dim=1)
-

@@ -164,7 +164,7 @@ def fragility(
     splits: int | None = None,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Fragility:
-    """Attack and demonstrate. learned: what each split learned, if the caller has it; inside: hears progress."""
+    """Attack and demonstrate. learned: what each split learned, if the caller has it. inside: as `hidden`."""
     learned = learned or Lessons(configurations, seed, splits)
     splits, at = len(learned), quoted(np.array(radii))
     scene = _Scene(configurations, bins)

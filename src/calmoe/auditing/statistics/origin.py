@@ -1,8 +1,8 @@
-"""What router and experts say beyond the mixture's own vector V: of rows alike in V, which are right more often.
+"""What router and experts say beyond the mixture's own vector V: which of the rows alike in V are right.
 
-Two facts about m(V) = E[Y | V], for any |g| ≤ 1 with its mean given V taken off, g° = g(S) − E[g(S) | V]:
-E[(Y − f − h(V)) g°] = E[(m(S) − m(V)) g(S)] ≤ E|m(S) − m(V)|, whatever the function h of V is. So a g that was
-learned on other rows bounds from below what routing adds, and where routing adds nothing the moment is zero.
+With m(V) = E[Y | V], any |g| ≤ 1 and its mean given V taken off, g° = g(S) − E[g(S) | V]:
+E[(Y − f − h(V)) g°] = E[(m(S) − m(V)) g(S)] ≤ E|m(S) − m(V)|, whatever the function h of V is. So a g that
+was learned on other rows bounds from below what routing adds; where routing adds nothing the moment is zero.
 h is the m(V) − f that a control without router and experts learned: it takes off noise. E[g | V] is learned
 from the judged rows' configurations, without their labels; its error counts only times that of h.
 """
