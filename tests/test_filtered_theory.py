@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 
+from calmoe.mixture import combine
 from calmoe.objectives import RobustFiltered, cross_entropy, entropic_risk, routing_relevant, tilt_weights
 from strategies import generator, random_output, seeds
 
@@ -55,9 +56,8 @@ def test_each_term_controls_its_own_moments(seed):
     """|E[w r_k φ(f) D]| ≤ √(Σ w L): with w = q_A by the filtered term, with w = 1/n by the anchor."""
     output, labels, chosen, losses = batch(seed)
     f = output.probs[:, 1]
-    phi = torch.rand(10, 10, generator=generator(seed + 3), dtype=torch.float64)[
-        :, (f * 10).long().clamp(max=9)
-    ]
+    levels = torch.rand(10, 10, generator=generator(seed + 3), dtype=torch.float64)
+    phi = levels[:, (f * 10).long().clamp(max=9)]
     auditors = torch.einsum("nk,pn->nkp", output.routing, phi).flatten(1)
     uniform = torch.full_like(losses, 1 / len(losses))
     for w in (uniform, restricted(losses, chosen)) if chosen.any() else (uniform,):
@@ -69,9 +69,7 @@ def test_outside_of_a_the_filtered_term_says_nothing():
     """Experts that agree, and are all wrong on one row: it is not in A, and no weight on A sees its loss."""
     agreed = torch.tensor([[0.9, 0.1], [0.9, 0.1], [1e-6, 1 - 1e-6]], dtype=torch.float64)
     apart = torch.tensor([[0.6, 0.4], [0.5, 0.5], [0.4, 0.6]], dtype=torch.float64)
-    from calmoe.mixture import combine
-
-    experts = torch.stack([agreed + 0.0, torch.where(torch.arange(3)[:, None] < 2, apart, agreed)], dim=1)
+    experts = torch.stack([agreed, torch.where(torch.arange(3)[:, None] < 2, apart, agreed)], dim=1)
     output = combine(torch.full((3, 2), 0.5, dtype=torch.float64).log(), experts.log())
     labels = torch.zeros(3, dtype=torch.long)
     chosen, losses = routing_relevant(output, labels), cross_entropy(output, labels)
