@@ -30,7 +30,7 @@ from calmoe.auditing import (
 from calmoe.auditing.sections.auditors import levels
 from calmoe.auditing.sections.calibration import equal_masses
 from calmoe.auditing.statistics.gaps import GRID, smooth, smoothing
-from calmoe.auditing.statistics.sequential import learn
+from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.auditing.target.predict import predict_target
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
@@ -97,7 +97,7 @@ def judge(name: str, rows: int, seed: int) -> dict[str, float]:
     world = KNOWN[name](seed)
     predictions = world.sample(rows, seed=1_000_000 + seed)
     seen, drawn = Configurations.of(predictions), predictions.groups["configuration"]
-    learned, told = learn(seen), aggregate(seen, predictions)
+    learned, told = Lessons(seen), aggregate(seen, predictions)
     veiled, fragile = hidden(seen, learned), fragility(seen, learned, radii=RADII)
     true, regions = (world.fragility(np.array(RADII), regions_only=only) for only in (False, True))
     led = [k for k, expert in enumerate(told.experts) if expert.leads.value > 0]

@@ -121,12 +121,24 @@ def test_fifty_rows_give_a_report_that_says_what_it_leaves_out(tmp_path):
 
 
 @pytest.mark.usefixtures("hasty", "unrendered")
-def test_one_expert_has_nothing_to_hide(tmp_path):
+def test_one_expert_and_two_classes_hide_nothing_behind_the_probability_of_one():
+    probs = np.random.default_rng(0).dirichlet([1, 1], size=400)
+    predictions = Predictions.from_probs(probs, (probs[:, 1] > 0.5).astype(int))
+    report = calmoe.audit(predictions, of=1)
+    assert report.hidden is None
+    assert "one expert" in report.left_out["hidden miscalibration"]
+    assert calmoe.audit(predictions).hidden is not None  # the predicted class may tell rows apart
+
+
+@pytest.mark.usefixtures("hasty", "unrendered")
+def test_one_expert_is_judged_by_its_own_vector(tmp_path):
     probs = np.random.default_rng(0).dirichlet([1, 1, 1], size=1500)
     few, report = (calmoe.audit(Predictions.from_probs(probs[:n], np.zeros(n, int))) for n in (300, 1500))
     assert "no bin has 100 rows, so that no moment is judged" in few.summary()
-    assert report.hidden is None
-    assert "one expert" in report.left_out["hidden miscalibration"]
+    assert report.hidden.without_routing == report.hidden.witness
+    assert report.hidden.routing_adds.value == report.hidden.routing_adds.low == 0
+    assert report.hidden.p_routing == 1
+    assert report.hidden.origin != "routing"
     assert report.repair is not None
     assert "repair" not in report.left_out
     html = report.save(tmp_path).read_text()

@@ -60,7 +60,7 @@ def test_intervals_cover_over_random_worlds(name, monkeypatch):
         world = multiclass.WORLDS[name](seed)
         sample = world.sample(5000, seed=1000 + seed)
         seen, learned = Configurations.of(sample), oracle(world, sample)
-        told, found = aggregate(seen), hidden(seen, learned, splits=1)
+        told, found = aggregate(seen), hidden(seen, [learned])
         covered["ece"] += told.ece.low <= world.ece() + 1e-12 and world.ece() <= told.ece.high
         covered["views"] += all(
             e.view.low <= world.expert_ece(k) + 1e-12 and world.expert_ece(k) <= e.view.high
@@ -70,7 +70,7 @@ def test_intervals_cover_over_random_worlds(name, monkeypatch):
         covered["witness"] += (
             found.witness.low <= world.hidden and found.cancelled.low <= world.cancellation()
         )
-        (forced,) = fragility(seen, learned, radii=(0.1,)).configurations.error
+        (forced,) = fragility(seen, [learned], radii=(0.1,)).configurations.error
         covered["curve"] += forced.low <= world.fragility(np.array([0.1]))[0] + 1e-12
     assert min(covered.values()) >= least(times)
 
@@ -84,10 +84,10 @@ def test_rates_over_random_worlds(name):
         world = multiclass.WORLDS[name](seed)
         seen = Configurations.of(world.sample(5000, seed=1000 + seed))
         learned = learn(seen)
-        found = hidden(seen, learned, splits=1)
+        found = hidden(seen, [learned])
         honest += found.witness.low <= world.hidden and found.cancelled.low <= world.cancellation()
         rejected += found.p_hidden < 0.05
-        (forced,) = fragility(seen, learned, radii=(0.1,)).configurations.error
+        (forced,) = fragility(seen, [learned], radii=(0.1,)).configurations.error
         true = world.fragility(np.array([0.1]))[0]
         above += forced.low > true + 1e-12
         shares.append(forced.value / max(true, 1e-12))

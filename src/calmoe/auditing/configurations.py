@@ -1,14 +1,16 @@
-"""The configuration S of each row: its routing weights, its experts' answers, and what follows from them.
+"""The configuration S of each row: routing weights, experts' vectors, the mixture's, and what follows.
 
 All of it concerns one event a row: "the predicted class is right" (or, of=c, "the label is c"). f is the
 mixture's probability of that event and f_k is expert k's, Y says whether it came true, D = Y − f.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from calmoe.auditing.vectors import chunk_rows, experts_summary, mixture_summary
 from calmoe.errors import InputError
 from calmoe.metrics.binned import Reliability, reliability_of, width_bins
 from calmoe.metrics.checks import Of
@@ -16,6 +18,13 @@ from calmoe.metrics.routing import expert_variance, routing_entropy
 from calmoe.predictions import Predictions
 
 CHUNK = 1 << 16
+
+
+class Features(NamedTuple):
+    """What trees learn from: numbers, and categories as whole numbers."""
+
+    numbers: np.ndarray  # [N, F] float32
+    categories: np.ndarray  # [N, G] int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +37,11 @@ class Configurations:
     experts: np.ndarray  # [N, K] f_k, float32
     own_confidence: np.ndarray  # [N, K] expert k's probability of the class that it predicts itself, float32
     own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool; None without labels
+    predicted: np.ndarray  # [N] the class that the mixture predicts
+    num_classes: int
+    event: Of  # "top": the predicted class is right; c: the label is c
+    vector: np.ndarray  # [N, A] what trees learn of the mixture's vector beside f, float32
+    vectors: np.ndarray  # [N, B] what they learn of the experts' vectors beside f_k, float32
 
     @classmethod
     def of(cls, predictions: Predictions, of: Of = "top") -> "Configurations":
@@ -38,9 +52,10 @@ class Configurations:
         confidence, outcome = np.empty(n), np.empty(n)
         routing, experts = np.empty((n, k), np.float32), np.empty((n, k), np.float32)
         own, right = np.empty((n, k), np.float32), np.empty((n, k), bool)
-        labels = predictions.labels
-        for start in range(0, n, CHUNK):
-            rows = slice(start, start + CHUNK)
+        predicted, summaries = np.empty(n, np.int64), []
+        labels, step = predictions.labels, chunk_rows(predictions.num_classes, k, CHUNK)
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
             log_probs, log_routing, expert_logs = (part[rows].double() for part in predictions.output)
             if of == "top":
                 top, event = log_probs.max(dim=1)
@@ -54,6 +69,8 @@ class Configurations:
             routing[rows] = log_routing.exp().numpy()
             experts[rows] = expert_logs.gather(2, picked).squeeze(2).exp().numpy()
             own[rows] = own_top.exp().clamp(max=1).numpy()
+            predicted[rows] = log_probs.argmax(dim=1).numpy()
+            summaries.append(_summaries(log_probs.exp(), log_routing.exp(), expert_logs.exp()))
             if labels is not None:
                 outcome[rows] = (event == labels[rows]).double().numpy()
                 right[rows] = (own_event == labels[rows, None]).numpy()
@@ -65,6 +82,11 @@ class Configurations:
             experts=experts,
             own_confidence=own,
             own_outcome=right if known else None,
+            predicted=predicted,
+            num_classes=predictions.num_classes,
+            event=of,
+            vector=np.concatenate([mixture for mixture, _ in summaries]),
+            vectors=np.concatenate([experts for _, experts in summaries]),
         )
 
     def __len__(self) -> int:
@@ -120,9 +142,31 @@ class Configurations:
         """(1/K) Σ_k f_k − f: the experts without the router, less the mixture. [N]"""
         return self.experts.mean(axis=1) - self.confidence
 
-    def features(self) -> np.ndarray:
-        """What trees learn from: r, f_k, f, entropy, disagreement, dissent, leading expert. [N, 2K + 5]"""
+    def scalars(self) -> np.ndarray:
+        """r, f_k, f, entropy, disagreement, dissent, leading expert: S without the vectors. [N, 2K + 5]"""
         derived = np.stack(
             [self.confidence, self.entropy, self.disagreement, self.dissent, self.leading], axis=1
         )
         return np.concatenate([self.routing, self.experts, derived.astype(np.float32)], axis=1)
+
+    def own_features(self) -> Features:
+        """The mixture's own vector V, without router and experts: f, its summary, the predicted class."""
+        numbers = [self.confidence[:, None].astype(np.float32), self.vector]
+        return Features(np.concatenate(numbers, axis=1), self.predicted[:, None])
+
+    def features(self) -> Features:
+        """The whole configuration S: `own_features`, `scalars` and the experts' vectors."""
+        if self.num_experts == 1:
+            return self.own_features()
+        numbers = [self.vector, self.vectors, self.scalars()[:, :-1]]
+        return Features(np.concatenate(numbers, axis=1), np.stack([self.predicted, self.leading], axis=1))
+
+    @property
+    def confidence_is_all(self) -> bool:
+        """Whether f is the whole configuration: one expert, two classes, and the event "the label is c"."""
+        return self.num_experts == 1 and self.num_classes == 2 and self.event != "top"
+
+
+def _summaries(probs: torch.Tensor, routing: torch.Tensor, experts: torch.Tensor) -> list[np.ndarray]:
+    summaries = mixture_summary(probs), experts_summary(probs, routing, experts)
+    return [summary.numpy().astype(np.float32) for summary in summaries]

@@ -1,6 +1,6 @@
 """Mixtures whose truth is known: all that an audit estimates about them is an exact sum."""
 
-from calmoe.worlds import multiclass
+from calmoe.worlds import cancellation, multiclass
 from calmoe.worlds.binary import (
     WORLDS,
     World,
@@ -20,6 +20,7 @@ __all__ = [
     "broken",
     "calibrated",
     "calibrated_experts",
+    "cancellation",
     "cancelling",
     "confident",
     "hard_routed",

@@ -30,6 +30,11 @@ class Finite(ABC):
     def correct(self) -> np.ndarray:
         """The probability that the predicted class is right: m for the predicted class. [M]"""
 
+    @property
+    @abstractmethod
+    def mixture(self) -> np.ndarray:
+        """The mixture's own vector, or of two classes the probability of class 1. [M, ...]"""
+
     @abstractmethod
     def own(self, expert: int) -> tuple[np.ndarray, np.ndarray]:
         """An expert's probability of the class that it predicts, and how often that is right. [M], [M]"""
@@ -68,6 +73,24 @@ class Finite(ABC):
         """E|E[m(S) − f | f]|, at the exact values of f."""
         levels = np.unique(self.confidence.round(12), return_inverse=True)[1]
         return float(np.abs(np.bincount(levels, self.probability * self.gap)).sum())
+
+    @property
+    def visible_gap(self) -> np.ndarray:
+        """m(V) − f: the gap as the mixture's own vector V shows it, without router and experts. [M]"""
+        vectors = self.mixture.reshape(len(self.probability), -1).round(9)
+        same = np.unique(vectors, axis=0, return_inverse=True)[1].ravel()
+        mass = np.bincount(same, self.probability)
+        return (np.bincount(same, self.probability * self.gap) / np.maximum(mass, 1e-300))[same]
+
+    @property
+    def without_routing(self) -> float:
+        """E|m(V) − f|: what the mixture's own vector shows."""
+        return float(self.probability @ np.abs(self.visible_gap))
+
+    @property
+    def routing_adds(self) -> float:
+        """E|m(S) − m(V)|: by how much configurations with the same vector differ."""
+        return float(self.probability @ np.abs(self.gap - self.visible_gap))
 
     def bins(self, bins: int = BINS) -> np.ndarray:
         """The equal-width bin of each confidence. [M]"""

@@ -82,7 +82,7 @@ def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, classes
     world = calibrated(seed, experts, classes)
     f = world.confidence
     up, down = f ** (1 / temperature), (1 - f) ** (1 / temperature)
-    return _with(world, up / (up + down))
+    return with_correct(world, up / (up + down))
 
 
 def cancelling(
@@ -108,10 +108,10 @@ def cancelling(
         experts=np.stack([answers, answers[:, order]], axis=1).reshape(2 * levels, experts, classes),
         truth=np.full((2 * levels, classes), 1 / classes),
     )
-    return _with(world, world.confidence + np.tile([delta, -delta], levels))
+    return with_correct(world, world.confidence + np.tile([delta, -delta], levels))
 
 
-def _with(world: Multiclass, correct: np.ndarray) -> Multiclass:
+def with_correct(world: Multiclass, correct: np.ndarray) -> Multiclass:
     """The same world with this probability of the predicted class; the others keep their ratios."""
     mixture, rows = world.mixture, np.arange(len(correct))
     predicted = mixture.argmax(axis=1)

@@ -6,7 +6,8 @@ import pytest
 from calmoe import worlds
 from calmoe.auditing import Configurations, fragility
 from calmoe.auditing.statistics.adversaries import Seen, best_signs, informed, regional
-from calmoe.worlds import WORLDS
+from calmoe.auditing.statistics.sequential import Lessons
+from calmoe.worlds import WORLDS, cancellation
 from oracle import oracle
 from sizes import at_size, least, most, most_square
 from strategies import divergence
@@ -50,8 +51,9 @@ def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
 
 def test_of_several_sign_patterns_the_one_that_pushes_furthest():
     pushes = {(1.0, 1.0): [0.1, 0.1], (-1.0, -1.0): [-0.3, -0.3]}
-    ones = np.ones(2)
-    assert best_signs([ones, -ones], lambda signs: np.array(pushes[tuple(signs)])).tolist() == [-1, -1]
+    starts = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    best = best_signs(starts, lambda signs: np.array([pushes[tuple(each)] for each in signs]))
+    assert best.tolist() == [-1, -1]
 
 
 def test_the_curves_of_a_cancelling_world():
@@ -86,7 +88,7 @@ def test_intervals_hold_what_the_best_adversary_forces():
         world = worlds.cancelling(seed)
         sample = world.sample(5000, seed=1000 + seed)
         (error,) = fragility(
-            Configurations.of(sample), oracle(world, sample), radii=(0.1,)
+            Configurations.of(sample), [oracle(world, sample)], radii=(0.1,)
         ).configurations.error
         true = world.fragility(np.array([0.1]))[0]
         held += error.low <= true <= error.high
@@ -110,3 +112,42 @@ def test_rates_over_random_worlds(name):
         shares.append(found.configurations.error[-1].value / max(true[-1], 1e-12))
     assert above <= most(times)
     assert name == "calibrated" or np.mean(shares) >= 0.7
+
+
+@pytest.mark.usefixtures("hasty")
+def test_curves_are_the_middle_of_their_splits():
+    seen = Configurations.of(worlds.cancelling(0).sample(1500, seed=0))
+    lessons = Lessons(seen, seed=3, splits=5)
+    found = fragility(seen, lessons, radii=RADII)
+    alone = [fragility(seen, [lesson], radii=RADII) for lesson in lessons]
+    assert found.splits == 5
+    for curve in found.curves:
+        each = np.array([[p.value for p in getattr(one, curve.name).error] for one in alone])
+        assert np.allclose(curve.by_split, each)
+        assert np.allclose([p.value for p in curve.error], np.median(each, axis=0))
+        lows = np.array([[p.low for p in getattr(one, curve.name).error] for one in alone])
+        assert (np.array([p.low for p in curve.error]) <= np.median(lows, axis=0) + 1e-12).all()
+        low, high = curve.spread
+        assert (low <= [p.value for p in curve.error]).all()
+        assert (high >= [p.value for p in curve.error]).all()
+    shown = [one for one in alone if np.array_equal(one.rows, found.rows)]  # the split that is drawn
+    assert len(shown) == 1
+    assert np.array_equal(shown[0].configurations.densities, found.configurations.densities)
+    assert shown[0].configurations.error[2].value == found.configurations.error[2].value  # KL 0.1
+
+
+def test_no_more_rows_are_attacked_than_need_be(monkeypatch):
+    monkeypatch.setattr("calmoe.auditing.sections.fragility.MOST_ATTACKED", 500)
+    world = worlds.cancelling(0)
+    sample = world.sample(3000, seed=0)
+    found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.1,))
+    assert len(found.rows) == pytest.approx(500, abs=3)
+    assert len(set(found.rows)) == len(found.rows)
+    assert found.configurations.densities.shape == (1, len(found.rows))
+
+
+def test_curves_without_anything_to_reweight_are_not_shown():
+    world = cancellation.by_class(0, experts=1, classes=3)
+    sample = world.sample(1000, seed=0)
+    found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.0, 0.1))
+    assert [curve.name for curve in found.moving] == ["configurations"]

@@ -98,7 +98,7 @@ def test_intervals_cover_where_errors_are_rare(rows, monkeypatch):
         world = worlds.confident(seed)
         sample = world.sample(rows, seed=1000 + seed)
         seen, judge = Configurations.of(sample), np.random.default_rng(seed).normal(size=rows)
-        told, found = aggregate(seen), hidden(seen, taught(judge), splits=1)
+        told, found = aggregate(seen), hidden(seen, [taught(judge)])
         covered["ece"] += told.ece.low <= world.ece() + 1e-12
         covered["balance"] += told.balance.low <= 0 <= told.balance.high
         covered["witness"] += found.witness.low <= world.hidden + 1e-12

@@ -9,11 +9,15 @@ from scipy.special import ndtri
 from calmoe import worlds
 from calmoe.auditing import Configurations, Estimate, hidden
 from calmoe.auditing.statistics.estimates import at_least
-from calmoe.auditing.statistics.sequential import learn
+from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.auditing.statistics.splits import (
     FEWER,
     LARGE,
+    MEDIUM,
+    SOME,
     SPLITS,
+    decided,
+    decided_p_value,
     how_many,
     level_each,
     middle,
@@ -23,6 +27,7 @@ from calmoe.auditing.statistics.splits import (
     seeds,
 )
 from calmoe.errors import InputError
+from sizes import at_size
 
 odd = st.sampled_from([1, 3, 5, 7, 9])
 
@@ -70,8 +75,9 @@ def test_equal_splits_still_pay():
 
 
 def test_splits_are_odd_and_fewer_for_many_rows():
-    assert SPLITS % 2 == FEWER % 2 == 1
-    assert how_many(1000) == how_many(LARGE) == SPLITS
+    assert SPLITS % 2 == SOME % 2 == FEWER % 2 == 1
+    assert how_many(1000) == how_many(MEDIUM) == SPLITS
+    assert how_many(MEDIUM + 1) == how_many(LARGE) == SOME
     assert how_many(LARGE + 1) == FEWER
     chosen = seeds(7, 5)
     assert chosen[0] == 7
@@ -86,7 +92,7 @@ def test_splits_are_odd_and_fewer_for_many_rows():
 def test_hidden_is_the_middle_of_its_splits():
     seen = Configurations.of(worlds.cancelling(0, delta=0.05).sample(1500, seed=0))
     alone = [hidden(seen, seed=seed, splits=1) for seed in seeds(3, 5)]
-    found = hidden(seen, learn(seen, 3), seed=3, splits=5)
+    found = hidden(seen, Lessons(seen, 3, splits=5), seed=3)
     assert found == hidden(seen, seed=3, splits=5)
     assert found.by_split == tuple(each.p_hidden for each in alone)
     assert found.p_hidden == one_p_value(found.by_split)
@@ -98,3 +104,42 @@ def test_hidden_is_the_middle_of_its_splits():
     assert all(
         wide.gap.low < rule.gap.low for wide, rule in zip(found.rules, chosen.rules, strict=True)
     )  # they hold whichever split is shown
+
+
+@given(odd, st.floats(-1, 1), st.floats(0.01, 1))
+def test_equal_splits_are_decided_and_scattered_ones_are_not(splits, value, scatter):
+    assert decided([value] * splits, value)
+    if splits > 1:
+        around = value + scatter * np.linspace(-1, 1, splits)
+        assert not decided(list(around), value)
+        assert decided(list(around), value + 10 * scatter)
+        assert decided(list(around), value - 10 * scatter)
+
+
+@pytest.mark.parametrize("splits", [5, 7])
+def test_two_seeds_that_are_decided_agree(splits):
+    """Splits that scatter about the threshold itself: hardly ever are two seeds sure of opposite things."""
+    random, opposite, pairs = np.random.default_rng(0), 0, at_size(2000, 20_000)
+    for _ in range(pairs):
+        first, second = random.normal(size=(2, splits))
+        if decided(list(first), 0.0) and decided(list(second), 0.0):
+            opposite += (np.median(first) > 0) != (np.median(second) > 0)
+    assert opposite <= 0.01 * pairs
+
+
+def test_p_values_are_decided_on_the_normal_scale():
+    critical = 0.05 / price(7)
+    assert decided_p_value([critical / 1000 * (1 + i / 10) for i in range(7)])
+    assert decided_p_value([0.4 + i / 20 for i in range(7)])
+    assert not decided_p_value([critical * 4.0 ** (i - 3) for i in range(7)])
+
+
+def test_every_split_is_learned_once():
+    seen = Configurations.of(worlds.cancelling(0).sample(400, seed=0))
+    lessons = Lessons(seen, seed=3, splits=3)
+    assert len(lessons) == 3
+    assert lessons[1] is lessons[1]
+    assert [each.rows[0] for each in lessons] == [lessons[r].rows[0] for r in range(3)]
+    assert not np.array_equal(lessons[0].rows, lessons[1].rows)
+    with pytest.raises(IndexError):
+        lessons[3]

@@ -488,7 +488,7 @@ def test_the_tests_p_value_is_the_middle_one_of_three_splits():
     alone = []
     for seed in seeds(5, 3):
         ratio = density_ratio(here, there, seed=seed)
-        learned = cross_fitted(here.features(), there.features(), here.residual, ratio.fold, seed)
+        learned = cross_fitted(here.scalars(), there.scalars(), here.residual, ratio.fold, seed)
         alone.append(plausibility(there, learned.by_fold, here, learned.source, ratio).p_value)
     found = predict_target(source, target, seed=5).plausibility
     assert len({*alone}) == found.splits == 3

@@ -9,12 +9,15 @@ reweighting within the radius forces, and so of something no larger than F(ε). 
 rows' configurations, even without their labels, would follow the accidents of the sample: too high by about
 E|m − f| √(bins/n).) An adversary chooses its signs once, before the first judged block: blocks that push a
 bin to opposite sides cancel, and their joint reweighting would force less than each alone.
+
+Several random splits choose the earlier rows. Each error is the middle one of the splits, its interval's ends
+are the middle ends, at a level that pays for it; so no seed decides alone.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import safetensors.numpy
@@ -32,9 +35,10 @@ from calmoe.auditing.presentation.figures import (
 )
 from calmoe.auditing.presentation.numbers import cells, headings, in_words
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
-from calmoe.auditing.statistics.adversaries import ATTACKS, Attack, Seen
+from calmoe.auditing.statistics.adversaries import ATTACKS, Seen
 from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_gap, normal, within
-from calmoe.auditing.statistics.sequential import Learned, learn
+from calmoe.auditing.statistics.sequential import Learned, Lessons
+from calmoe.auditing.statistics.splits import decided, level_each, middle
 from calmoe.defaults import BINS, LEVEL
 from calmoe.render.grid import Grid, count, label, number
 from calmoe.render.page import Picture, Point
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 RADII = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
 QUOTED = 0.1  # the radius that sentences speak of
 SMALLEST = 0.01  # "twice the ECE" takes an ECE below one point for one point
+MOST_ATTACKED = 200_000  # judged rows of a split
 
 
 def quoted(radii: np.ndarray) -> int:
@@ -59,7 +64,8 @@ class Curve:
     """What one kind of adversary forces, radius by radius, demonstrated on labels.
 
     error: E[a s_b D], the signs s chosen without these labels: unbiased for the population's
-        Σ_b s_b E[a D 1_b] ≤ F(ε); two-sided interval.
+        Σ_b s_b E[a D 1_b] ≤ F(ε). The middle of the splits; the lower end is a lower bound of F(ε).
+    by_split: the error of each split. The rest is of the split with the middle error:
     ece: the ECE of the population under the density a, at equal-width bins, with `total_gap`'s interval.
     plain_ece: what `calmoe.metrics.ece` gives on the judged rows with a as weights; biased upward.
     effective: Kish's effective number of rows under a, (Σ a)² / Σ a².
@@ -68,10 +74,16 @@ class Curve:
     name: str
     radii: np.ndarray  # [R]
     error: tuple[Estimate, ...]
+    by_split: np.ndarray  # [splits, R]
     ece: tuple[Estimate, ...]
     plain_ece: np.ndarray  # [R]
     effective: np.ndarray  # [R]
     densities: np.ndarray = field(metadata=UNSAVED)  # [R, J] float32: the reweighting of the judged rows
+
+    @property
+    def spread(self) -> np.ndarray:
+        """The smallest and the largest error of a split, radius by radius. [2, R]"""
+        return np.stack([self.by_split.min(axis=0), self.by_split.max(axis=0)])
 
     def reaches(self, error: float) -> Estimate:
         """The smallest radius, interpolated, at which the error is forced; infinite: not within the radii.
@@ -103,6 +115,8 @@ class Fragility:
     doubling: the smallest KL at which the first curve reaches `doubled`: twice the ECE, or twice 0.01 where
     the ECE is smaller. Since the true curve lies above the demonstrated one, the true KL is below the
     interval's upper end, and may be below its lower one. Infinite: not within the radii.
+    splits: random splits of the rows. undecided: the curves of which another seed might say otherwise whether
+    they force an error at the radius that sentences quote (its lower end above 0).
     """
 
     configurations: Curve
@@ -112,10 +126,22 @@ class Fragility:
     rows: np.ndarray = field(metadata=UNSAVED)  # [J] the judged rows, in the order of `densities`
     doubled: float
     doubling: Estimate
+    splits: int
+    undecided: tuple[str, ...]
+
+    @property
+    def decided(self) -> bool:
+        """Whether all splits together say clearly that the first curve forces an error, or does not."""
+        return "configurations" not in self.undecided
 
     @property
     def curves(self) -> tuple[Curve, ...]:
         return self.configurations, self.regions, self.disagreement, self.entropy
+
+    @property
+    def moving(self) -> tuple[Curve, ...]:
+        """The curves that have something to reweight: no regions where one expert leads everywhere."""
+        return tuple(c for c in self.curves if c is self.configurations or np.ptp(c.densities) > 0)
 
     def reweightings(self) -> dict[str, np.ndarray]:
         """`rows`, the judged rows' indices [J]; each curve's `NAME.radii` [R] and `NAME.densities` [R, J]."""
@@ -129,81 +155,147 @@ class Fragility:
 
 def fragility(
     configurations: Configurations,
-    learned: Learned | None = None,
+    learned: Sequence[Learned] = (),
     *,
     radii: tuple[float, ...] = RADII,
     bins: int = BINS,
     level: float = LEVEL,
     seed: int = 0,
+    splits: int | None = None,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Fragility:
-    """Attack and demonstrate. learned: the learned m(S) − f, if the caller has it; inside: hears progress."""
-    learned = learned or learn(configurations, seed)
-    everywhere, residual = configurations.bins(bins), configurations.residual
-    leading, noise = configurations.leading, configurations.noise
-
-    def seen(rows: np.ndarray, expected: np.ndarray, values: np.ndarray) -> Seen:
-        return Seen(expected, everywhere[rows], leading[rows], values[rows], residual[rows], noise[rows])
-
-    def curve(name: str, attack: Attack, values: np.ndarray) -> Curve:
-        inside(list(ATTACKS).index(name) / len(ATTACKS))
-        blocks = [
-            (
-                part,
-                seen(past, recalled, values),
-                seen(learned.rows[part], learned.expected[part], values),
-            )
-            for part, past, recalled in zip(learned.parts(), learned.past, learned.recalled, strict=True)
-        ]
-        return _demonstrate(name, attack, blocks, radii, bins, level)
-
-    values = {"disagreement": configurations.disagreement, "entropy": configurations.entropy}
-    curves = {name: curve(name, attack, values.get(name, residual)) for name, attack in ATTACKS.items()}
-    ece = binned_gap(residual, everywhere, bins, level=level, noise=noise)
+    """Attack and demonstrate. learned: what each split learned, if the caller has it. inside: as `hidden`."""
+    learned = learned or Lessons(configurations, seed, splits)
+    splits, at = len(learned), quoted(np.array(radii))
+    scene = _Scene(configurations, bins)
+    forced: dict[str, list[_Forced]] = {name: [] for name in ATTACKS}
+    for r in range(splits):
+        for name in ATTACKS:
+            inside((r + list(ATTACKS).index(name) / len(ATTACKS)) / (splits + 1))
+            forced[name].append(_attack(name, scene.blocks(learned[r], name), radii, bins)[0])
+    shown = learned[middle([each.value[at] for each in forced["configurations"]])]
+    rows, each = shown.rows[_attacked(shown)], level_each((1 + level) / 2, splits)
+    curves, undecided = {}, []
+    for name in ATTACKS:
+        _, densities = _attack(name, scene.blocks(shown, name), radii, bins)
+        errors = [_one_interval([part.at(i, each) for part in forced[name]]) for i in range(len(radii))]
+        curves[name] = _curve(name, scene, rows, densities, errors, forced[name], radii, level)
+        if not decided([part.at(at, each).low for part in forced[name]], 0.0):
+            undecided.append(name)
+    ece = binned_gap(configurations.residual, scene.index, bins, level=level, noise=configurations.noise)
     doubled = 2 * max(ece.value, SMALLEST)
     return Fragility(
         **curves,
-        rows=learned.rows,
+        rows=rows,
         doubled=doubled,
         doubling=curves["configurations"].reaches(doubled),
+        splits=splits,
+        undecided=tuple(undecided),
     )
 
 
-def _demonstrate(
-    name: str,
-    attack: Attack,
-    blocks: list[tuple[np.ndarray, Seen, Seen]],
-    radii: tuple[float, ...],
-    bins: int,
-    level: float,
-) -> Curve:
-    """Attack block by block; densities have mean 1 in each block, so that all blocks weigh the same."""
-    index = np.concatenate([now.binned for *_, now in blocks])
-    residual, noise = (
-        np.concatenate([getattr(now, name) for *_, now in blocks]) for name in ("residual", "noise")
-    )
-    errors, eces, plain, effective = [], [], [], []
-    densities = np.ones((len(radii), len(residual)), np.float32)
+class _Forced(NamedTuple):
+    """What an adversary forces on the judged rows of one split, and its standard error."""
+
+    value: np.ndarray  # [R]
+    error: np.ndarray  # [R]
+
+    def at(self, i: int, one_sided: float) -> Estimate:
+        """With an interval each of whose ends has this level."""
+        return within(normal(float(self.value[i]), float(self.error[i]), 2 * one_sided - 1), -1.0, 1.0)
+
+
+class _Scene:
+    """The rows as adversaries see them."""
+
+    def __init__(self, configurations: Configurations, bins: int) -> None:
+        self.bins, self.index = bins, configurations.bins(bins)
+        self.residual, self.noise = configurations.residual, configurations.noise
+        self.leading = configurations.leading
+        self.values = {"disagreement": configurations.disagreement, "entropy": configurations.entropy}
+
+    def blocks(self, learned: Learned, name: str) -> list[tuple[Seen, Seen]]:
+        """Earlier rows and judged ones, block by block."""
+        values = self.values.get(name, self.residual)
+
+        def seen(rows: np.ndarray, expected: np.ndarray) -> Seen:
+            return Seen(
+                expected,
+                self.index[rows],
+                self.leading[rows],
+                values[rows],
+                self.residual[rows],
+                self.noise[rows],
+            )
+
+        kept = _attacked(learned)
+        return [
+            (seen(past, recalled), seen(learned.rows[part], learned.expected[part]))
+            for part, past, recalled in zip(
+                (kept[learned.block[kept] == b] for b in range(1, len(learned.past) + 1)),
+                learned.past,
+                learned.recalled,
+                strict=True,
+            )
+        ]
+
+
+def _attacked(learned: Learned) -> np.ndarray:
+    """Positions of the judged rows that are attacked: of each block the first ones, in proportion."""
+    share = min(1.0, MOST_ATTACKED / len(learned.rows))
+    return np.concatenate([part[: int(np.ceil(share * len(part)))] for part in learned.parts()])
+
+
+def _attack(
+    name: str, blocks: list[tuple[Seen, Seen]], radii: tuple[float, ...], bins: int
+) -> tuple[_Forced, np.ndarray]:
+    """Attack block by block; densities [R, J] have mean 1 in each block, so that all rows weigh the same."""
+    rows = sum(len(now.binned) for _, now in blocks)
+    values, errors = np.empty(len(radii)), np.empty(len(radii))
+    densities = np.ones((len(radii), rows), np.float32)
     for i, radius in enumerate(radii):
-        forced, variance, signs = 0.0, 0.0, None
-        for part, past, now in blocks:
-            density, signs = attack(past, now, radius, bins, signs)
+        forced, variance, signs, start = 0.0, 0.0, None, 0
+        for past, now in blocks:
+            density, signs = ATTACKS[name](past, now, radius, bins, signs)
             pushed = signs[now.binned] * now.residual
             here = float((density * pushed).mean())
-            forced += here * len(part)
+            forced += here * len(pushed)
             seldom = min(float((density**2 * now.noise).sum()), RARE * float(density.max()) ** 2)
             variance += max(float((density**2 * (pushed - here) ** 2).sum()), seldom)
-            densities[i, part] = density
-        error = normal(forced / len(residual), variance**0.5 / len(residual), level)
-        errors.append(within(error, -1.0, 1.0))
-        weights = densities[i].astype(np.float64)
-        eces.append(binned_gap(residual, index, bins, weights, level, noise=noise))
-        plain.append(np.abs(np.bincount(index, weights * residual, minlength=bins)).sum() / weights.sum())
+            densities[i, start : start + len(pushed)] = density
+            start += len(pushed)
+        values[i], errors[i] = forced / rows, variance**0.5 / rows
+    return _Forced(values, errors), densities
+
+
+def _one_interval(splits: list[Estimate]) -> Estimate:
+    """The middle value, ends and error of the splits."""
+    return Estimate(*(float(np.median(part)) for part in zip(*splits, strict=True)))
+
+
+def _curve(
+    name: str,
+    scene: _Scene,
+    rows: np.ndarray,
+    densities: np.ndarray,
+    errors: list[Estimate],
+    forced: list[_Forced],
+    radii: tuple[float, ...],
+    level: float,
+) -> Curve:
+    """rows [J] and densities [R, J]: of the split that is shown."""
+    residual, index, noise = scene.residual[rows], scene.index[rows], scene.noise[rows]
+    eces, plain, effective = [], [], []
+    for weights in densities.astype(np.float64):
+        eces.append(binned_gap(residual, index, scene.bins, weights, level, noise=noise))
+        sums = np.bincount(index, weights * residual, minlength=scene.bins)
+        plain.append(np.abs(sums).sum() / weights.sum())
         effective.append(float(weights.sum() ** 2 / (weights**2).sum()))
     return Curve(
         name=name,
         radii=np.array(radii),
         error=tuple(errors),
+        by_split=np.array([part.value for part in forced]),
         ece=tuple(eces),
         plain_ece=np.array(plain),
         effective=np.array(effective),
@@ -233,9 +325,12 @@ def sentences(fragility: Fragility) -> str:
     force = "forces" if curve.error[at].low > 0 else "is not shown to force"
     text = (
         f"a reweighting of the configurations with KL {curve.radii[at]:g} {force} a calibration error: "
-        f"{in_words(curve.error[at])} on labels it was not chosen on; reweighting the experts' regions alone "
-        f"gives {in_words(fragility.regions.error[at])}."
+        f"{in_words(curve.error[at])} on labels it was not chosen on"
     )
+    if fragility.regions in fragility.moving:
+        alone = in_words(fragility.regions.error[at])
+        text += f"; reweighting the experts' regions alone gives {alone}"
+    text += "." if fragility.decided else ", and another seed might say otherwise."
     doubled, doubling = fragility.doubled, fragility.doubling
     twice = "the ECE" if doubled > 2 * SMALLEST else f"{SMALLEST:g} (the ECE is smaller)"
     if np.isinf(doubling.high):
@@ -247,7 +342,7 @@ def sentences(fragility: Fragility) -> str:
 def draw_curves(fragility: Fragility, canvas: "Canvas") -> str:
     """The demonstrated calibration error against the KL radius with intervals, a line an adversary."""
     axes = canvas.add_subplot()
-    for curve in fragility.curves:
+    for curve in fragility.moving:
         title, colour, marker = LOOKS[curve.name]
         value, low, high = (
             np.array([getattr(p, end) for p in curve.error]) for end in ("value", "low", "high")
@@ -269,7 +364,7 @@ def draw_curves(fragility: Fragility, canvas: "Canvas") -> str:
         ylim=(min(0, *axes.get_ylim()), None),
     )
     axes.legend(title="reweighting", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    ends = ", ".join(f"{LOOKS[c.name][0]} {in_words(c.error[-1])}" for c in fragility.curves)
+    ends = ", ".join(f"{LOOKS[c.name][0]} {in_words(c.error[-1])}" for c in fragility.moving)
     furthest = fragility.configurations.radii[-1]
     return f"Calibration error under the worst reweighting; at KL {furthest:g}: {ends}."
 
@@ -286,7 +381,7 @@ def _curves_table(fragility: Fragility) -> Grid:
             )
             for i, radius in enumerate(curve.radii)
         )
-        for curve in fragility.curves
+        for curve in fragility.moving
     )
     columns = headings(
         ("reweighting of", "curve"),
@@ -303,7 +398,8 @@ def _compute(material: Material, inside: Inside) -> Findings:
     if reason is not None:
         return Findings({"fragility": None}, {"fragility": reason})
     curves = material.measured(fragility, inside)
-    one_leads = len(np.unique(material.configurations.leading)) == 1
+    seen = material.configurations
+    one_leads = seen.num_experts > 1 and len(np.unique(seen.leading)) == 1
     why = "one expert leads everywhere: there are no regions to reweight"
     return Findings({"fragility": curves}, {"region reweighting": why} if one_leads else {})
 

@@ -4,10 +4,13 @@ E|m(S) − f| is set against the level-set error, which is all that an ECE sees.
 sup over |g| ≤ 1 of E[(Y − f) g(S)] = E|m(S) − f|. So the mean of D g(S), with a witness g learned on other
 rows, is an honest lower bound: it errs on the low side only, by what g has not learned. Several random splits
 choose the other rows; `statistics.splits` makes one answer out of all.
+
+A control learns from the mixture's own vector V alone, on the same rows: what it finds is visible without
+router and experts. `statistics.origin` says what they add to it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,45 +26,93 @@ from calmoe.auditing.statistics.estimates import (
     binned_gap,
     spread,
 )
+from calmoe.auditing.statistics.origin import added
 from calmoe.auditing.statistics.rules import Rule, rules_of
-from calmoe.auditing.statistics.sequential import Learned, learn
-from calmoe.auditing.statistics.splits import how_many, level_each, middle, one_bound, one_p_value, seeds
+from calmoe.auditing.statistics.sequential import Learned, Lessons, learn_without_routing
+from calmoe.auditing.statistics.splits import (
+    decided,
+    decided_p_value,
+    level_each,
+    middle,
+    one_bound,
+    one_p_value,
+    seeds,
+)
 from calmoe.defaults import BINS, LEVEL
-from calmoe.errors import InputError
-from calmoe.render.grid import Grid, label
+from calmoe.render.grid import Entry, Grid, label
 from calmoe.render.page import Picture, Point
 
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
 STRATUM = 50  # rows of nearly equal confidence among which the test exchanges residuals
+FOUND = 0.05  # a p-value below it counts as a finding
+
+OWN_VECTOR, ROUTING, BOTH, NOT_DECIDED = "mixture's own vector", "routing", "both", "not decided"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hidden:
-    """How much of the calibration is cancellation between configurations.
+    """How much of the calibration is cancellation between configurations, and where it comes from.
 
     level_set: Σ_b |E[D 1_b]|, the ECE of the population at equal-width bins; two-sided.
     witness: E[D g(S)] ≤ E|m(S) − f| for the learned g = sign of the expected m(S) − f; a lower bound.
     cancelled: E|m(S) − f| − Σ_b |E[D 1_b]|, what the ECE cannot see; a lower bound. It subtracts the judged
         rows' ECE with its upward bias, and so errs on the low side.
+    without_routing: E[D g(V)] ≤ E|m(V) − f|: what the mixture's own vector V (its predicted class included)
+        shows without router and experts; a lower bound on the same rows.
+    routing_adds: E|m(S) − m(V)|: by how much rows with the same V differ by routing and experts; a lower
+        bound, where trees on V leave nothing of m(V) out (`statistics.origin`). Zero for one expert.
     p_calibrated: of the null "calibrated in every configuration", m(S) = f: the sum of D ĥ(S) against its
         variance Σ ĥ² f (1 − f) under that null.
     p_hidden: of the null "given f, the configuration says nothing more": the same sum, with the trend in f
         removed from both factors, against its law when rows of nearly equal f exchange their residuals.
+    p_without_routing: the same of the null "given f, the mixture's own vector says nothing more".
+    p_routing: of the null "given the mixture's own vector, router and experts say nothing more".
     splits: random splits of the rows; bounds and p-values are the middle ones over the splits, at a level or
         times a factor that pays for it (`calmoe.auditing.statistics.splits`). by_split: p_hidden of each.
+    undecided: the names of those numbers above whose verdict (a p-value below 0.05, a lower end above 0)
+        another seed might change: the splits do not agree on it.
     rules: those of the split with the middle p_hidden.
     """
 
     level_set: Estimate
     witness: Estimate
     cancelled: Estimate
+    without_routing: Estimate
+    routing_adds: Estimate
     p_calibrated: float
     p_hidden: float
+    p_without_routing: float
+    p_routing: float
     splits: int
     by_split: tuple[float, ...]
+    undecided: tuple[str, ...]
     rules: tuple[Rule, ...]
+
+    @property
+    def decided(self) -> bool:
+        """Whether all splits together say clearly that something is hidden, or that nothing was found."""
+        return "p_hidden" not in self.undecided
+
+    @property
+    def origin(self) -> str | None:
+        """Where what is hidden comes from; None where nothing was found hidden.
+
+        "mixture's own vector": a model of it alone finds it, and routing is not shown to add anything.
+        "routing": router and experts add to it, and the vector alone shows nothing. "both", "not decided".
+        """
+        if self.p_hidden >= FOUND:
+            return None
+        own, routing = self.p_without_routing < FOUND, self.p_routing < FOUND
+        unclear = {"p_without_routing": own, "p_routing": routing}.keys() & set(self.undecided)
+        if unclear or not (own or routing):
+            return NOT_DECIDED
+        return BOTH if own and routing else OWN_VECTOR if own else ROUTING
+
+
+BOUNDS = ("witness", "cancelled", "without_routing", "routing_adds")
+P_VALUES = ("p_calibrated", "p_hidden", "p_without_routing", "p_routing")
 
 
 class _Split(NamedTuple):
@@ -69,14 +120,18 @@ class _Split(NamedTuple):
 
     witness: Estimate
     cancelled: Estimate
+    without_routing: Estimate
+    routing_adds: Estimate
     p_calibrated: float
     p_hidden: float
+    p_without_routing: float
+    p_routing: float
     rules: tuple[Rule, ...]
 
 
 def hidden(
     configurations: Configurations,
-    learned: Learned | None = None,
+    learned: Sequence[Learned] = (),
     *,
     bins: int = BINS,
     level: float = LEVEL,
@@ -84,30 +139,36 @@ def hidden(
     splits: int | None = None,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Hidden:
-    """Measure it. learned: what the first split learned, if the caller has it.
+    """Measure it. learned: what each split learned, if the caller has it (`Lessons`).
 
     splits: an odd number; by default fewer for many rows. inside: hears which share of the work is done.
     """
-    splits = how_many(len(configurations)) if splits is None else splits
-    if splits < 1 or splits % 2 == 0:
-        raise InputError(f"splits must be an odd number, so that one is in the middle; got {splits}")
+    learned = learned or Lessons(configurations, seed, splits)
+    splits = len(learned)
     answers = []
     for r, split_seed in enumerate(seeds(seed, splits)):
         inside(r / splits)
-        if r > 0 or learned is None:
-            learned = learn(configurations, split_seed)
-        answers.append(_split(configurations, learned, bins, level, split_seed, splits))
-    p_hidden = tuple(answer.p_hidden for answer in answers)
-    index, noise = configurations.bins(bins), configurations.noise
+        answers.append(_split(configurations, learned[r], bins, level, split_seed, splits))
+    bounds = {name: [getattr(answer, name) for answer in answers] for name in BOUNDS}
+    p_values = {name: [getattr(answer, name) for answer in answers] for name in P_VALUES}
+    unsure = [
+        *(name for name, each in bounds.items() if not decided([bound.low for bound in each], 0.0)),
+        *(name for name, each in p_values.items() if not decided_p_value(each, FOUND)),
+    ]
     return Hidden(
-        level_set=binned_gap(configurations.residual, index, bins, level=level, noise=noise),
-        witness=one_bound([answer.witness for answer in answers]),
-        cancelled=one_bound([answer.cancelled for answer in answers]),
-        p_calibrated=one_p_value([answer.p_calibrated for answer in answers]),
-        p_hidden=one_p_value(p_hidden),
+        level_set=binned_gap(
+            configurations.residual,
+            configurations.bins(bins),
+            bins,
+            level=level,
+            noise=configurations.noise,
+        ),
+        **{name: one_bound(each) for name, each in bounds.items()},
+        **{name: one_p_value(each) for name, each in p_values.items()},
         splits=splits,
-        by_split=p_hidden,
-        rules=answers[middle(p_hidden)].rules,
+        by_split=tuple(p_values["p_hidden"]),
+        undecided=tuple(unsure),
+        rules=answers[middle(p_values["p_hidden"])].rules,
     )
 
 
@@ -116,14 +177,20 @@ def _split(
 ) -> _Split:
     residual, index = configurations.residual, configurations.bins(bins)
     judged, binned = residual[learned.rows], index[learned.rows]
-    witness = np.where(learned.expected >= 0, 1.0, -1.0)
+    control = replace(learned, expected=learn_without_routing(configurations, learned, seed))
+    witness, own = (np.where(each.expected >= 0, 1.0, -1.0) for each in (learned, control))
     signs = np.where(np.bincount(binned, judged, minlength=bins) >= 0, 1.0, -1.0)
     noise, each = configurations.noise[learned.rows], level_each(level, splits)
+    more = added(configurations, learned, control.expected, each)
     return _Split(
         witness=_lower(judged, witness, noise, each),
         cancelled=_lower(judged, witness - signs[binned], noise, each),
+        without_routing=_lower(judged, own, noise, each),
+        routing_adds=more.bound,
         p_calibrated=_p_calibrated(judged, configurations.confidence[learned.rows], learned.expected),
         p_hidden=_p_hidden(configurations, learned, seed),
+        p_without_routing=_p_hidden(configurations, control, seed),
+        p_routing=more.p_value,
         rules=rules_of(configurations, learned, index, bins, 1 - (1 - level) / splits),
     )
 
@@ -199,6 +266,7 @@ def sentences(hidden: Hidden) -> str:
         f". p = {hidden.p_calibrated:.2g} for “calibrated in every configuration”, {hidden.p_hidden:.2g} for "
         "“given the confidence, the configuration says nothing more”."
     )
+    text += _whence(hidden)
     named = hidden.rules if len(hidden.rules) > 1 else ()
     clear = [rule for rule in named if rule.gap.low > 0 or rule.gap.high < 0]
     for rule in clear[:2] if hidden.p_hidden < 0.05 else []:
@@ -209,12 +277,31 @@ def sentences(hidden: Hidden) -> str:
     return text
 
 
-def _bounds_table(hidden: Hidden) -> Grid:
-    rows = (
+def _whence(hidden: Hidden) -> str:
+    """Where what is hidden comes from, if the control says so; and whether another seed might differ."""
+    if not hidden.decided:
+        return " The splits do not agree on the latter: another seed might say otherwise."
+    return {
+        None: "",
+        OWN_VECTOR: " The vector of probabilities alone shows it; routing is not shown to add anything.",
+        ROUTING: " Routing and experts show it; the mixture's own vector does not.",
+        BOTH: " The mixture's own vector shows some of it, routing and experts more.",
+        NOT_DECIDED: " Whether it comes from routing is not decided.",
+    }[hidden.origin]
+
+
+def _bounds_table(hidden: Hidden, experts: int) -> Grid:
+    rows: tuple[tuple[Entry, ...], ...] = (
         (label("level sets: the ECE", "level_set"), *cells(hidden.level_set)),
         (label("configurations: E|m(S) − f|, from below", "witness"), *cells(hidden.witness, sign=True)),
         (label("cancelled inside the bins, from below", "cancelled"), *cells(hidden.cancelled, sign=True)),
     )
+    if experts > 1:
+        own, routing = "the mixture's own vector alone, from below", "routing adds, from below"
+        rows += (
+            (label(own, "without_routing"), *cells(hidden.without_routing, sign=True)),
+            (label(routing, "routing_adds"), *cells(hidden.routing_adds, sign=True)),
+        )
     caption = (
         f"p = {hidden.p_calibrated:.2g} for “calibrated in every configuration”, "
         f"p = {hidden.p_hidden:.2g} for “given the confidence, the configuration says nothing more”. "
@@ -250,7 +337,7 @@ def _page(hidden: Hidden, report: "AuditReport", pictures: Sequence[Picture]) ->
         how="A witness, learned on other rows, bounds E|m(S) − f| from below; what cancels inside a "
         "bin is calibrated by proportions only. A small second p-value says that configurations of "
         "equal confidence differ.",
-        tables=[_bounds_table(hidden), _rules_table(hidden, rate_name(report.judged))],
+        tables=[_bounds_table(hidden, report.num_experts), _rules_table(hidden, rate_name(report.judged))],
     )
 
 

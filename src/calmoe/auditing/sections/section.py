@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.figures import Figure
-from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, Learned, learn
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, Lessons
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 from calmoe.render.page import Picture, Point
@@ -42,9 +42,9 @@ class Material:
         return Configurations.of(self.predictions, self.of)
 
     @cached_property
-    def learned(self) -> Learned:
-        """m(S) − f, learned block by block."""
-        return learn(self.configurations, self.seed)
+    def learned(self) -> Lessons:
+        """m(S) − f, learned block by block, once a split."""
+        return Lessons(self.configurations, self.seed)
 
     def measured(self, measure: Callable[..., T], inside: Inside) -> T:
         """What `measure` says of the configurations and what was learned from them."""
@@ -61,10 +61,10 @@ class Material:
     def why_not_learned(self) -> str | None:
         """Why the audit does not learn from configurations; None where it does."""
         rows = len(self.configurations)
-        if self.configurations.num_experts == 1:
+        if self.configurations.confidence_is_all:
             return (
-                "there is one expert: its confidence is the whole configuration, behind which nothing "
-                "can hide"
+                "there are one expert and two classes: the probability that is judged is the whole "
+                "configuration, behind which nothing can hide"
             )
         if rows < FEWEST_TO_LEARN:
             few = "is 1 row" if rows == 1 else f"are {rows} rows"

@@ -11,6 +11,8 @@ import numpy as np
 
 from calmoe.auditing.statistics.tilting import tilt
 
+STEPS = 200  # of a score between its least and its largest value, for the choice of signs
+
 
 class Seen(NamedTuple):
     """Rows as an adversary sees them; of the rows it attacks it never looks at `residual`."""
@@ -29,31 +31,49 @@ Attack = Callable[[Seen, Seen, float, int, np.ndarray | None], tuple[np.ndarray,
 The adversary keeps the signs that it is given."""
 
 
-def _pushed(expected: np.ndarray, index: np.ndarray, bins: int, density: np.ndarray) -> np.ndarray:
-    """Σ a ĥ 1_b: which way, and how far, a density is expected to push each bin."""
-    return np.bincount(index, density * expected, minlength=bins)
-
-
 def _signs(pushed: np.ndarray) -> np.ndarray:
     return np.where(pushed >= 0, 1.0, -1.0)
 
 
-def best_signs(starts: list[np.ndarray], push: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Of several sign patterns, each improved at most four times, the one that pushes furthest.
+def best_signs(starts: np.ndarray, push: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Of several sign patterns [P, B], each improved at most four times, the one that pushes furthest. [B]
 
-    push: the bins' expected sums under the density that is best for the given signs.
+    push: the bins' expected sums [P, B] under the densities that are best for the given signs.
     """
-    best, furthest = starts[0], -np.inf
-    for signs in starts:
-        for _ in range(4):
-            pushed = push(signs)
-            improved = _signs(pushed)
-            if (improved == signs).all():
-                break
-            signs = improved
-        if np.abs(pushed).sum() > furthest:
-            best, furthest = signs, np.abs(pushed).sum()
-    return best
+    signs = starts
+    for _ in range(4):
+        pushed = push(signs)
+        improved = _signs(pushed)
+        if (improved == signs).all():
+            break
+        signs = improved
+    return np.asarray(signs[np.abs(pushed).sum(axis=1).argmax()])
+
+
+class _Cells(NamedTuple):
+    """Earlier rows by the bin of f and by a score: they choose signs in a fraction of the rows' time."""
+
+    score: np.ndarray  # [M] the mean score of each cell
+    index: np.ndarray  # [M] its bin of f
+    mass: np.ndarray  # [M] its share of the rows
+    residual: np.ndarray  # [M] the mean of Y − f
+
+    @classmethod
+    def of(cls, past: Seen, score: np.ndarray, bins: int) -> "_Cells":
+        low, high = float(score.min()), float(score.max())
+        step = ((score - low) * ((STEPS - 1) / max(high - low, 1e-12))).round().astype(int)
+        cell = past.binned * STEPS + step
+        count = np.bincount(cell, minlength=bins * STEPS)
+        used = np.flatnonzero(count)
+        score, residual = (
+            np.bincount(cell, values, minlength=bins * STEPS)[used] / count[used]
+            for values in (score, past.residual)
+        )
+        return cls(score, used // STEPS, count[used] / len(cell), residual)
+
+    def sums(self, values: np.ndarray, bins: int) -> np.ndarray:
+        """Σ over each bin's cells of mass x values [..., M]. [..., B]"""
+        return (self.mass * values) @ (self.index[:, None] == np.arange(bins))
 
 
 def informed(
@@ -62,19 +82,19 @@ def informed(
     """Tilts s_b ĥ(S)."""
     if signs is not None:
         return tilt(signs[now.binned] * now.expected, radius), signs
+    plain = _signs(np.bincount(past.binned, past.residual, minlength=bins))
+    if radius <= 0:
+        return np.ones(len(now.binned)), plain
+    cells = _Cells.of(past, past.expected, bins)
 
     def push(signs: np.ndarray) -> np.ndarray:
-        density = tilt(signs[past.binned] * past.expected, radius)
-        return _pushed(past.expected, past.binned, bins, density)
+        return cells.sums(tilt(signs[:, cells.index] * cells.score, radius, cells.mass) * cells.score, bins)
 
-    plain = _signs(np.bincount(past.binned, past.residual, minlength=bins))
     spread = float(past.expected.std())
     rate = np.sqrt(2 * radius) / spread if spread > 1e-6 else 0.0
-    up, down = (
-        np.bincount(past.binned, np.exp(sign * rate * past.expected), minlength=bins) for sign in (1, -1)
-    )
+    up, down = (cells.sums(np.exp(sign * rate * cells.score), bins) for sign in (1, -1))
     ones = np.ones(bins)
-    signs = best_signs([plain, _signs(up - down), ones, -ones], push) if radius > 0 else plain
+    signs = best_signs(np.stack([plain, _signs(up - down), ones, -ones]), push)
     return tilt(signs[now.binned] * now.expected, radius), signs
 
 
@@ -91,11 +111,13 @@ def regional(
     table /= len(past.region)  # E[D 1_k 1_b]
 
     def density(signs: np.ndarray, mass: np.ndarray) -> np.ndarray:
-        return tilt(table @ signs / np.maximum(shares, 1e-12), radius, mass)
+        return tilt(signs @ table.T / np.maximum(shares, 1e-12), radius, mass)
 
-    ones = np.ones(bins)
-    starts = [_signs(table.sum(axis=0)), ones, -ones, *map(_signs, table), *map(_signs, -table)]
     if signs is None:
+        ones = np.ones((1, bins))
+        starts = np.concatenate(
+            [_signs(table.sum(axis=0, keepdims=True)), ones, -ones, _signs(table), _signs(-table)]
+        )
         signs = best_signs(starts, lambda signs: density(signs, shares) @ table)
     return density(signs, shares_now)[now.region], signs
 
@@ -104,12 +126,11 @@ def blind(
     past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tilts a value that needs no label, upward or downward, whichever did more in the past."""
-    pushed = [
-        _pushed(past.residual, past.binned, bins, tilt(sign * past.value, radius)) for sign in (1.0, -1.0)
-    ]
-    worse = int(np.argmax([np.abs(push).sum() if signs is None else signs @ push for push in pushed]))
+    cells, ways = _Cells.of(past, past.value, bins), np.array([1.0, -1.0])
+    pushed = cells.sums(tilt(ways[:, None] * cells.score, radius, cells.mass) * cells.residual, bins)
+    worse = int(np.argmax(np.abs(pushed).sum(axis=1) if signs is None else pushed @ signs))
     signs = _signs(pushed[worse]) if signs is None else signs
-    return tilt((1.0, -1.0)[worse] * now.value, radius), signs
+    return tilt(ways[worse] * now.value, radius), signs
 
 
 ATTACKS: dict[str, Attack] = {

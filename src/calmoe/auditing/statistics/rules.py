@@ -15,6 +15,8 @@ from calmoe.auditing.statistics.estimates import (
 )
 from calmoe.auditing.statistics.sequential import Learned
 
+MOST_NAMED = 30  # classes: of more, rules name none
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -37,13 +39,21 @@ def rules_of(
     """
     experts, residual = configurations.num_experts, configurations.residual
     leads = configurations.leading[:, None] == np.arange(experts if experts > 1 else 0)
+    named = configurations.num_classes if configurations.num_classes <= MOST_NAMED else 0
+    predicts = configurations.predicted[:, None] == np.arange(named)
     columns = {
         "routing entropy": configurations.entropy,
         "disagreement": configurations.disagreement,
         "plain average − mixture": configurations.dissent,
     }
-    readable = np.column_stack([leads, *columns.values()])
-    names = [*(f"expert {k} leads" for k in range(leads.shape[1])), *columns]
+    readable = np.column_stack([leads, predicts, *(columns.values() if experts > 1 else ())])
+    names = [
+        *(f"expert {k} leads" for k in range(leads.shape[1])),
+        *(f"class {c} is predicted" for c in range(named)),
+        *(columns if experts > 1 else ()),
+    ]
+    if not names:
+        readable, names = configurations.confidence[:, None], ["confidence"]
     taught, judged = learned.taught, learned.rows
     counts = np.bincount(index[taught], minlength=bins)
     gaps = np.bincount(index[taught], residual[taught], minlength=bins) / np.maximum(counts, 1)
@@ -73,7 +83,7 @@ def _path(tree: object, leaf: int, names: list[str]) -> str:
     while node in parent:
         above = parent[node]
         name, upper = names[feature[above]], int(left[above]) == node
-        if name.endswith("leads"):
+        if name.endswith(("leads", "is predicted")):
             text = f"not {name}" if upper else name
         else:
             value = f"{threshold[above]:.3g}".replace("-", "−")
@@ -83,4 +93,6 @@ def _path(tree: object, leaf: int, names: list[str]) -> str:
     words = list(dict.fromkeys(reversed(conditions.values())))
     if any(word.startswith("expert") for word in words):
         words = [word for word in words if not word.startswith("not expert")]
+    if any(word.startswith("class") for word in words):
+        words = [word for word in words if not word.startswith("not class")]
     return " and ".join(words) or "all configurations"

@@ -97,7 +97,7 @@ def over_splits(
     seed: int,
 ) -> Plausibility:
     """The first split's test with the p-value of several, each of which learns its own ratio and m − f."""
-    p_values, features, asked = [first.p_value], here.features(), labelled.features()
+    p_values, features, asked = [first.p_value], here.scalars(), labelled.scalars()
     for split_seed in seeds(seed, FEWER)[1:]:
         ratio = density_ratio(here, there, level=level, seed=split_seed)
         learned = cross_fitted(features, asked, here.residual, ratio.fold, split_seed)

@@ -77,7 +77,7 @@ def density_ratio(
         raise InputError(
             f"there are {few} rows in one of the files: their ratio needs at least {FEWEST_ROWS}"
         )
-    features = np.concatenate([source.features(), target.features()])
+    features = np.concatenate([source.scalars(), target.scalars()])
     which = np.repeat([0, 1], [n, len(target)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     fold, log_odds = np.empty(len(which), int), np.empty(len(which))

@@ -129,10 +129,10 @@ def _learn(
     seed: int,
 ) -> tuple[CrossFitted, np.ndarray]:
     """m(S) − f of source and target rows, and of the labelled target rows by fold [folds, L]."""
-    asked = there.features()
+    asked = there.scalars()
     if labelled is not None:
-        asked = np.concatenate([asked, labelled.features()])
-    learned = cross_fitted(here.features(), asked, here.residual, ratio.fold, seed)
+        asked = np.concatenate([asked, labelled.scalars()])
+    learned = cross_fitted(here.scalars(), asked, here.residual, ratio.fold, seed)
     by_fold, rows = learned.by_fold, len(there)
     return CrossFitted(source=learned.source, by_fold=by_fold[:, :rows]), by_fold[:, rows:]
 
