@@ -46,6 +46,18 @@ def test_pandas_arrow_and_mapping_give_the_same_numbers():
         np.testing.assert_array_equal(Preparation().fit(other).transform(other), numbers)
 
 
+def test_polars_gives_the_same_numbers():
+    polars = pytest.importorskip("polars")
+    days = polars.Series(["2026-01-02", None, "2026-03-04"]).str.to_date()
+    frame = polars.DataFrame(
+        {"x": [1.5, None, 2.0], "c": ["a", None, "ż"], "b": [True, False, None], "d": days}
+    )
+    plain = {name: frame[name].to_list() for name in frame.columns}
+    np.testing.assert_array_equal(
+        Preparation().fit(frame).transform(frame), Preparation().fit(plain).transform(plain)
+    )
+
+
 def test_an_array_is_a_table_without_names():
     X = np.random.default_rng(0).normal(size=(20, 2))
     assert Preparation().fit(X).features == ["x0", "x1"]
