@@ -43,7 +43,7 @@ def test_answers_are_those_of_the_metrics():
         np.testing.assert_array_equal(one.outcome, (sample.labels == 2).double())
 
 
-def test_a_candidate_must_beat_simpler_ones_by_a_standard_error(noise):
+def test_a_temperature_within_one_standard_error_of_the_best_is_chosen(noise):
     base = 1 + 0.1 * noise
     other = np.random.default_rng(1).normal(size=400)
     tried = {
@@ -54,9 +54,11 @@ def test_a_candidate_must_beat_simpler_ones_by_a_standard_error(noise):
     assert choose(tried, 15).name == "temperature"
     tried[Variant("temperature")] = answers(base - 0.0005 + 0.0001 * other)
     assert choose(tried, 15).name == "vector"
+    tried[Variant("nothing")] = answers(base - 0.0009 + 0.02 * other)
+    assert choose(tried, 15).name == "nothing"
 
 
-def test_a_noisy_candidate_that_is_no_better_than_a_simpler_one_is_passed_over(noise):
+def test_a_noisy_candidate_has_no_advantage(noise):
     base = 1 + 0.1 * noise
     other = np.random.default_rng(1).normal(size=400)
     tried = {

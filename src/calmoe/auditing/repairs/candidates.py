@@ -26,7 +26,7 @@ NOTHING, TEMPERATURE, ISOTONIC, VECTOR, MATRIX, ROUTING = (
     *("vector", "matrix", "routing"),
 )
 NAMES = (NOTHING, TEMPERATURE, ISOTONIC, VECTOR, MATRIX, ROUTING)
-"""Simplest first: of those that are as good as each other the first is chosen."""
+"""Simplest first."""
 
 ROUNDS = (20, 60)  # of boosting
 

@@ -1,7 +1,7 @@
 """Choose a repair, and judge the choosing on rows that took no part in it.
 
-The choice is by cross-validated NLL: from the simplest on, whatever is better by more than one paired
-standard error, and nothing that raises the ECE. Few rows are cut into four folds. Fits on the rows outside
+The choice is by cross-validated NLL: the best, unless one temperature, or nothing, is within one paired
+standard error of it; and none that raises the ECE. Few rows are cut into four folds. Fits on the rows outside
 two folds choose for each of the two; what the other three choose, fitted on all of them, answers the fourth.
 Of many rows some are learned from, with the same folds, and others judge what was chosen.
 """
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from calmoe.arrays import as_tensor
 from calmoe.auditing.repairs.answers import Answers, answer, raises_ece
-from calmoe.auditing.repairs.candidates import NAMES, NOTHING, Candidates, Variant, fit
+from calmoe.auditing.repairs.candidates import NAMES, NOTHING, TEMPERATURE, Candidates, Variant, fit
 from calmoe.calibration import Calibrator
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
 
 FOLDS = 4
+SIMPLE = (NOTHING, TEMPERATURE)
 CELLS = 2_000_000  # rows times classes that are enough to learn from
 MOST_TO_LEARN, FEWEST_TO_LEARN = 30_000, 2_000  # rows, however few or many classes
 MOST_TO_JUDGE = 300_000
@@ -78,7 +79,7 @@ class Rows:
 
 
 def choose(answers: Mapping[Variant, Answers], bins: int) -> Choice:
-    """From the simplest on, each candidate that beats the one before by more than one paired standard error.
+    """Nothing, or one temperature, where within one paired standard error of the least NLL; else the best.
 
     None that raises the ECE. Rows to whose label the model gives probability zero are left out: they cost
     infinitely much.
@@ -91,11 +92,16 @@ def choose(answers: Mapping[Variant, Answers], bins: int) -> Choice:
         for name in NAMES
         if any(variant.name == name for variant in answers)
     }
-    chosen = best[NOTHING]
-    for variant in best.values():
-        gain = answers[chosen].loss[possible] - answers[variant].loss[possible]
-        if gain.mean() > gain.std() / len(gain) ** 0.5 and not raises_ece(nothing, answers[variant], bins):
-            chosen = variant
+    sound = [
+        variant
+        for name, variant in best.items()
+        if name == NOTHING or not raises_ece(nothing, answers[variant], bins)
+    ]
+    chosen = min(sound, key=means.__getitem__)
+    for variant in sound:
+        behind = answers[variant].loss[possible] - answers[chosen].loss[possible]
+        if variant.name in SIMPLE and behind.mean() <= behind.std() / len(behind) ** 0.5:
+            return Choice(name=variant.name, best=best)
     return Choice(name=chosen.name, best=best)
 
 

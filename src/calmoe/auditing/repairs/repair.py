@@ -18,7 +18,9 @@ from calmoe.predictions import Predictions
 from calmoe.render.wording import decimal
 
 FEWEST = 200  # rows: with fewer there is nothing to choose from
-CROSSED = 2**0.5  # rows that teach each other's judges count double in the variance of a gain, at most
+CROSSED = 2**0.5
+"""Rows that teach each other's judges count double in the variance of a gain, at most: standard errors pay;
+not that of a temperature, whose one number hardly depends on single rows."""
 TITLES = {
     "nothing": "no repair",
     "temperature": "one temperature",
@@ -65,9 +67,10 @@ class Repair:
     """Candidates, what was chosen, and what is recommended: a name, or None where nothing surely helps.
 
     chosen: what all rows choose. choosing: what choosing gains, on rows that took no part in it; picked: what
-    was chosen there. recommended: `chosen` where choosing surely lowers the NLL, below one temperature's too,
-    else one temperature where that surely lowers it, and never what surely raises the ECE, above what chance
-    shows on so many rows. reason: one sentence.
+    was chosen there. recommended: `chosen` where choosing helps and surely lowers one temperature's NLL, else
+    one temperature where that helps; it helps if it surely lowers the NLL, or lowers it and takes the ECE
+    below where it surely was. Never what surely raises the ECE, above what chance shows on so many rows.
+    reason: one sentence.
     rows: those that were judged; learned: those that taught; crossed: whether they are the same ones.
     impossible: judged rows whose label has probability zero; they are left out of the NLL.
     fitted: the recommended repair for other data, fitted on `learned` rows; fits: every candidate's.
@@ -160,12 +163,19 @@ def repair(
 
 def _recommended(chosen: str, measured: Mapping[str, Candidate], worse: Mapping[str, bool]) -> str | None:
     temperature, choosing = measured[TEMPERATURE], measured["chosen"]
-    plain = _surely_lowers(temperature.nll.against_nothing) and not worse[TEMPERATURE]
+    before = measured[NOTHING].ece.value
+    plain = _helps(temperature, before) and not worse[TEMPERATURE]
     if chosen not in (NOTHING, TEMPERATURE) and not worse["chosen"]:
         beyond = _surely_lowers(choosing.nll.against_temperature) or not plain
-        if beyond and _surely_lowers(choosing.nll.against_nothing):
+        if beyond and _helps(choosing, before):
             return chosen
     return TEMPERATURE if plain and chosen != NOTHING else None
+
+
+def _helps(candidate: Candidate, before: Estimate) -> bool:
+    """Whether it surely lowers the NLL; or lowers it, and the ECE to below where it surely was."""
+    change = candidate.nll.against_nothing
+    return _surely_lowers(change) or (change.value < 0 and candidate.ece.value.value < before.low)
 
 
 def _surely_lowers(change: Estimate) -> bool:
@@ -202,7 +212,8 @@ def _means(
 ) -> Compared:
     def change(other: str) -> Estimate:
         paired = mean(values[name] - values[other], level)
-        return within(normal(paired.value, wider * paired.standard_error, level), -highest, highest)
+        times = 1.0 if {name, other} <= {NOTHING, TEMPERATURE} else wider
+        return within(normal(paired.value, times * paired.standard_error, level), -highest, highest)
 
     return Compared(
         value=within(mean(values[name], level), 0.0, highest),

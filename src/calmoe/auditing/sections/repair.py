@@ -66,7 +66,7 @@ def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) ->
     if repair.crossed:
         notes.append(
             "“The chosen repair” is what each quarter's other rows choose: it pays for the choosing. Rows "
-            "teach and judge in turn; intervals of changes are wider by √2 for that."
+            "teach and judge in turn; intervals of changes beyond a temperature are wider by √2 for that."
         )
     else:
         notes.append(f"Candidates were compared and fitted on {repair.learned:,} rows, judged on others.")
@@ -77,8 +77,9 @@ def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) ->
         notes.append(f"{impossible} rows give their label probability zero and are left out of the NLL.")
     return PageSection(
         heading="Repair",
-        how="Candidates from the simplest on. The next is chosen where its NLL is lower by more than one "
-        "standard error, and recommended where it surely helps; never where it raises the ECE.",
+        how="Chosen is the candidate of least NLL, or a simpler one within a standard error of it. It is "
+        "recommended where it surely lowers the NLL, or lowers it and takes the ECE below where that surely "
+        "was; never where it raises the ECE.",
         tables=[candidates_table(repair)],
         notes=notes,
     )
