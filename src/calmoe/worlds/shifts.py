@@ -1,12 +1,12 @@
 """What the paper says of shifts, exact on finite worlds: slices of hard routing, auditors under a shift.
 
-Section 3: under hard routing S_hard = (the leading expert, what it says) is all that calibration depends on: any shift
-that keeps P(Y | S_hard) keeps the mixture calibrated, whatever it does to regions, levels or rows inside.
+Section 3: under hard routing S_hard = (the leading expert, what it says) is all that calibration depends on:
+any shift that keeps P(Y | S_hard) keeps the mixture calibrated, whatever it does to regions, levels or rows.
 
-Appendix C: under a density w of configurations and outcomes, an auditor 0 ≤ g ≤ 1 has the moment E[w g D], the mass
-E[w g] and the normalised residual, their ratio. By Cauchy and Schwarz |E[w g D]| ≤ √(E[w g] E[w D²]), since
-g² ≤ g: the normalised residual is at most √(J / mass), J = E[w D²]. (The paper's bound of the moment, √J,
-would give √J / mass, which is no smaller.)
+Appendix C: under a density w of configurations and outcomes, an auditor 0 ≤ g ≤ 1 has the moment E[w g D],
+the mass E[w g] and the normalised residual, their ratio. By Cauchy and Schwarz |E[w g D]| ≤ √(E[w g] E[w D²])
+since g² ≤ g: the normalised residual is at most √(J / mass), J = E[w D²]. (The paper's bound of the moment,
+√J, would give √J / mass, which is no smaller.)
 """
 
 import numpy as np

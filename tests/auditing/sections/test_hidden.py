@@ -146,10 +146,11 @@ FROM_ROUTING = ["by expert vector", "by routing"]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean_worlds_are_left_alone(name):
-    times, rejected, adds, honest = at_size(3, 200), 0, 0, 0
+    times, splits, rejected, adds, honest = at_size(5, 200), at_size(1, None), 0, 0, 0
     for seed in range(times):
         world = cancellation.WORLDS[name](seed)
-        found = hidden(Configurations.of(world.sample(5000, seed=1000 + seed)), seed=seed)
+        seen = Configurations.of(world.sample(5000, seed=1000 + seed))
+        found = hidden(seen, seed=seed, splits=splits)
         rejected += found.p_hidden < 0.05
         adds += found.p_routing < 0.05
         honest += found.witness.low <= 0 and found.without_routing.low <= 0 and found.routing_adds.low <= 0
@@ -163,10 +164,11 @@ def test_clean_worlds_are_left_alone(name):
 @pytest.mark.parametrize("name", FROM_VECTOR + FROM_ROUTING)
 def test_what_cancels_is_found_and_traced(name):
     """±0.1 by predicted class, by expert vector, by routing: found, bounded, and attributed."""
-    times, shown, honest, traced = at_size(2, 200), 0, 0, 0
+    times, splits, shown, honest, traced = at_size(5, 200), at_size(1, None), 0, 0, 0
     for seed in range(times):
         world = cancellation.WORLDS[name](seed)
-        found = hidden(Configurations.of(world.sample(5000, seed=1000 + seed)), seed=seed)
+        seen = Configurations.of(world.sample(5000, seed=1000 + seed))
+        found = hidden(seen, seed=seed, splits=splits)
         shown += found.p_hidden < 0.05
         honest += (
             found.witness.low <= world.hidden

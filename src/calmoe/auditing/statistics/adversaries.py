@@ -54,7 +54,7 @@ class _Cells(NamedTuple):
     """Earlier rows by the bin of f and by a score: they choose signs in a fraction of the rows' time."""
 
     score: np.ndarray  # [M] the mean score of each cell
-    index: np.ndarray  # [M] its bin of f
+    binned: np.ndarray  # [M] its bin of f
     mass: np.ndarray  # [M] its share of the rows
     residual: np.ndarray  # [M] the mean of Y − f
 
@@ -73,7 +73,7 @@ class _Cells(NamedTuple):
 
     def sums(self, values: np.ndarray, bins: int) -> np.ndarray:
         """Σ over each bin's cells of mass x values [..., M]. [..., B]"""
-        return (self.mass * values) @ (self.index[:, None] == np.arange(bins))
+        return (self.mass * values) @ (self.binned[:, None] == np.arange(bins))
 
 
 def informed(
@@ -88,7 +88,7 @@ def informed(
     cells = _Cells.of(past, past.expected, bins)
 
     def push(signs: np.ndarray) -> np.ndarray:
-        return cells.sums(tilt(signs[:, cells.index] * cells.score, radius, cells.mass) * cells.score, bins)
+        return cells.sums(tilt(signs[:, cells.binned] * cells.score, radius, cells.mass) * cells.score, bins)
 
     spread = float(past.expected.std())
     rate = np.sqrt(2 * radius) / spread if spread > 1e-6 else 0.0
