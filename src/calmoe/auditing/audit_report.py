@@ -23,19 +23,23 @@ from calmoe.auditing.sections import (
     calibration,
     certificates,
     fragility,
+    groups,
     hidden,
     reliability,
     repair,
+    skill,
     target,
 )
 from calmoe.auditing.sections.auditors import Auditors
 from calmoe.auditing.sections.calibration import Aggregate
 from calmoe.auditing.sections.certificates import Certificates
 from calmoe.auditing.sections.fragility import Fragility
+from calmoe.auditing.sections.groups import Groups
 from calmoe.auditing.sections.hidden import Hidden
 from calmoe.auditing.sections.reliability import Surface
 from calmoe.auditing.sections.repair import Repair
 from calmoe.auditing.sections.section import Material, Section
+from calmoe.auditing.sections.skill import Skill
 from calmoe.auditing.steps import Progress, Steps, silent
 from calmoe.auditing.target.predict import Target
 from calmoe.defaults import BINS, LEVEL
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 
 SECTIONS: tuple[Section, ...] = (
     reliability.SECTION,
+    skill.SECTION,
+    groups.SECTION,
     calibration.SECTION,
     hidden.SECTION,
     fragility.SECTION,
@@ -84,6 +90,8 @@ class AuditReport:
     seed: int
     unlike: float
     surface: Surface
+    skill: Skill
+    groups: Groups
     aggregate: Aggregate
     hidden: Hidden | None
     fragility: Fragility | None
