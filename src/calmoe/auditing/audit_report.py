@@ -22,6 +22,7 @@ from calmoe.auditing.sections import (
     auditors,
     calibration,
     certificates,
+    explorer,
     fragility,
     groups,
     hidden,
@@ -33,6 +34,7 @@ from calmoe.auditing.sections import (
 from calmoe.auditing.sections.auditors import Auditors
 from calmoe.auditing.sections.calibration import Aggregate
 from calmoe.auditing.sections.certificates import Certificates
+from calmoe.auditing.sections.explorer import Explorer
 from calmoe.auditing.sections.fragility import Fragility
 from calmoe.auditing.sections.groups import Groups
 from calmoe.auditing.sections.hidden import Hidden
@@ -42,6 +44,7 @@ from calmoe.auditing.sections.section import Material, Section
 from calmoe.auditing.sections.skill import Skill
 from calmoe.auditing.steps import Progress, Steps, silent
 from calmoe.auditing.target.predict import Target
+from calmoe.auditing.verdict import Verdict, make_verdict
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.files import json_bytes
@@ -63,6 +66,7 @@ SECTIONS: tuple[Section, ...] = (
     auditors.SECTION,
     certificates.SECTION,
     repair.SECTION,
+    explorer.SECTION,
     target.SECTION,
 )
 """In this order sections compute, and stand in the summary and on the page."""
@@ -73,6 +77,7 @@ class AuditReport:
     """What an audit found; each section's docstring says what it estimates.
 
     unlike: the largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts.
+    routed: whether the routing differs between rows. verdict: what all of it comes to.
     left_out: by name what the audit left out, and why.
 
     >>> from calmoe.worlds.binary import cancelling
@@ -89,6 +94,7 @@ class AuditReport:
     level: float
     seed: int
     unlike: float
+    routed: bool
     surface: Surface
     skill: Skill
     groups: Groups
@@ -99,6 +105,7 @@ class AuditReport:
     hats: Auditors
     certificates: Certificates
     repair: Repair | None
+    explorer: Explorer
     left_out: dict[str, str]
     target: Target | None = None
     class_names: tuple[str, ...] | None = field(default=None, metadata=UNSAVED)
@@ -111,13 +118,19 @@ class AuditReport:
         """`of` in words: "top", or the class by its name, or by its number where it has none."""
         return self.of if self.of == "top" or self.class_names is None else self.class_names[self.of]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All numbers as JSON holds them; None where not finite. Arrays of one number a row are left out."""
-        return dict(plain(self))
+    @property
+    def verdict(self) -> Verdict:
+        return make_verdict(self)
 
-    def summary(self) -> str:
-        """The findings in words, a line each."""
-        return "\n".join(f"{point.lead}: {point.text}" for point in summary(self, SECTIONS))
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict and all numbers as JSON holds them; None where not finite. Arrays of a number a row
+        are left out.
+        """
+        return {"verdict": plain(self.verdict), **plain(self)}
+
+    def summary(self, file: str | None = None) -> str:
+        """The verdict in plain words, twelve lines at most; file: its name, for the recommended command."""
+        return summary(self.verdict, file)
 
     def figures(self) -> "dict[str, Drawn]":
         """The figures by name; each says in words what it shows."""
@@ -233,6 +246,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         level=material.level,
         seed=material.seed,
         unlike=_unlike(material.predictions),
+        routed=_routed(material.predictions),
         class_names=material.predictions.class_names,
         left_out=left_out,
         **fields,
@@ -246,3 +260,9 @@ def _unlike(predictions: Predictions) -> float:
         float((log_probs[rows].exp() - combine(log_routing[rows], expert_logs[rows]).probs).abs().max())
         for rows in (slice(start, start + CHUNK) for start in range(0, len(predictions), CHUNK))
     )
+
+
+def _routed(predictions: Predictions) -> bool:
+    """Whether the routing differs between rows; by rounding alone it does not."""
+    routing = predictions.output.log_routing
+    return bool(((routing.exp() - routing[:1].exp()).abs() > 1e-6).any())

@@ -84,7 +84,7 @@ def audit_command(
     )
     for note in notes:
         say(f"note: {note}")
-    for line in report.summary().split("\n"):
+    for line in report.summary(str(file)).split("\n"):
         say(line)
     if page is not None:
         say(f"the report is {page}")

@@ -1,30 +1,19 @@
-"""The audit in words: the verdict, a point a section, and what the audit left out."""
+"""The audit on a terminal: the verdict in at most twelve lines of plain words."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import textwrap
 
-from calmoe.auditing.presentation.verdict import verdict
-from calmoe.auditing.sections.section import Section
-from calmoe.render.page import Point
+from calmoe.auditing.presentation.words import summary_lines
+from calmoe.auditing.verdict import Verdict
 
-if TYPE_CHECKING:
-    from calmoe.auditing.audit_report import AuditReport
-
-UNLIKE = 0.01  # a difference of probabilities that rounding does not explain
+WIDTH = 110  # characters of a line
 
 
-def summary(report: "AuditReport", sections: Iterable[Section]) -> list[Point]:
-    """The points in the order of the sections."""
-    points = [Point("In short", verdict(report))]
-    if report.unlike > UNLIKE:
-        points.append(Point("Note", _unlike(report.unlike)))
-    points += [point for section in sections if (point := section.summary(report)) is not None]
-    return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
-
-
-def _unlike(difference: float) -> str:
-    return (
-        f"the mixture's probabilities differ from those that its routing and experts give by up to "
-        f"{difference:.3f}. That is right after a temperature; else rows, experts or classes of the file "
-        "are out of order, and all below is void."
-    )
+def summary(verdict: Verdict, file: str | None = None) -> str:
+    """A paragraph a question, wrapped; file: its name, for the command."""
+    lines: list[str] = []
+    for lead, text in summary_lines(verdict, file):
+        if lead == "Command":
+            lines.append(f"  {text}")
+        else:
+            lines += textwrap.wrap(f"{lead}: {text}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(lines)

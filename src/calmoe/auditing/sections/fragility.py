@@ -117,6 +117,16 @@ class Fragility:
     def curves(self) -> tuple[Curve, ...]:
         return self.configurations, self.regions, self.disagreement, self.entropy
 
+    @property
+    def has_regions(self) -> bool:
+        """Whether more than one expert leads somewhere: else reweighting regions changes nothing."""
+        return bool(np.ptp([point.value for point in self.regions.error]) > 1e-12)
+
+    @property
+    def shown(self) -> tuple[Curve, ...]:
+        """The curves that say something."""
+        return tuple(curve for curve in self.curves if curve is not self.regions or self.has_regions)
+
     def reweightings(self) -> dict[str, np.ndarray]:
         """`rows`, the judged rows' indices [J]; each curve's `NAME.radii` [R] and `NAME.densities` [R, J]."""
         parts = {
@@ -233,9 +243,11 @@ def sentences(fragility: Fragility) -> str:
     force = "forces" if curve.error[at].low > 0 else "is not shown to force"
     text = (
         f"a reweighting of the configurations with KL {curve.radii[at]:g} {force} a calibration error: "
-        f"{in_words(curve.error[at])} on labels it was not chosen on; reweighting the experts' regions alone "
-        f"gives {in_words(fragility.regions.error[at])}."
+        f"{in_words(curve.error[at])} on labels it was not chosen on"
     )
+    if fragility.has_regions:
+        text += f"; reweighting the experts' regions alone gives {in_words(fragility.regions.error[at])}"
+    text += "."
     doubled, doubling = fragility.doubled, fragility.doubling
     twice = "the ECE" if doubled > 2 * SMALLEST else f"{SMALLEST:g} (the ECE is smaller)"
     if np.isinf(doubling.high):
@@ -247,7 +259,7 @@ def sentences(fragility: Fragility) -> str:
 def draw_curves(fragility: Fragility, canvas: "Canvas") -> str:
     """The demonstrated calibration error against the KL radius with intervals, a line an adversary."""
     axes = canvas.add_subplot()
-    for curve in fragility.curves:
+    for curve in fragility.shown:
         title, colour, marker = LOOKS[curve.name]
         value, low, high = (
             np.array([getattr(p, end) for p in curve.error]) for end in ("value", "low", "high")
@@ -269,7 +281,7 @@ def draw_curves(fragility: Fragility, canvas: "Canvas") -> str:
         ylim=(min(0, *axes.get_ylim()), None),
     )
     axes.legend(title="reweighting", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    ends = ", ".join(f"{LOOKS[c.name][0]} {in_words(c.error[-1])}" for c in fragility.curves)
+    ends = ", ".join(f"{LOOKS[c.name][0]} {in_words(c.error[-1])}" for c in fragility.shown)
     furthest = fragility.configurations.radii[-1]
     return f"Calibration error under the worst reweighting; at KL {furthest:g}: {ends}."
 
@@ -286,7 +298,7 @@ def _curves_table(fragility: Fragility) -> Grid:
             )
             for i, radius in enumerate(curve.radii)
         )
-        for curve in fragility.curves
+        for curve in fragility.shown
     )
     columns = headings(
         ("reweighting of", "curve"),

@@ -1,8 +1,8 @@
 """The audit's section on groups: for whom are the probabilities true, and for whom not?
 
 Every value of every column of groups is listed, small groups too: their intervals are wide, and `state` says
-how little is known. Intervals hold for all groups together (level 1 − (1 − level)/G each), so that many
-groups do not make a false finding likely.
+how little is known. Intervals hold for all groups together, ECE and balance both (level 1 − (1 − level)/2G
+each), so that many groups do not make a false finding likely.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,7 +103,7 @@ def groups(
 ) -> Groups:
     """Judge each group of the file's columns of words, truth values or few whole numbers."""
     masks = group_rows(columns)
-    each, index = 1 - (1 - level) / max(len(masks), 1), configurations.bins(bins)
+    each, index = 1 - (1 - level) / (2 * max(len(masks), 1)), configurations.bins(bins)
     largest = sorted(masks, key=lambda key: -int(masks[key].sum()))[:MOST_GROUPS]
     found = [_group(key, configurations, masks[key], index, bins, each) for key in largest]
     found.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
@@ -226,4 +226,4 @@ def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | N
     )
 
 
-SECTION = Section(name="groups", cost=0.3, compute=_compute, summary=_summary, page=_page)
+SECTION = Section(name="groups", cost=0.3, compute=_compute, summary=_summary, page=_page, folded=False)

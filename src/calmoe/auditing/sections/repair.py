@@ -200,7 +200,14 @@ def sentences(repair: Repair) -> str:
     )
     if repair.kept < repair.blocks:
         text += f"; {repair.blocks - repair.kept} of {repair.blocks} parts of the rows kept the temperature"
-    return text + f". Fitted on all rows: {repair.message}."
+    return f"{text}. {_fitted(repair)}"
+
+
+def _fitted(repair: Repair) -> str:
+    """What was fitted on all rows; what cross-validation promised counts only where later rows keep it."""
+    if repair.status == "repaired" and repair.nll.change.high >= 0:
+        return "On these rows a gain over the temperature is not shown: take the temperature."
+    return f"Fitted on all rows: {repair.message}."
 
 
 def _change(compared: Compared) -> str:
@@ -229,7 +236,7 @@ def comparison_table(repair: Repair) -> Grid:
         row("accuracy", "accuracy", repair.accuracy),
     )
     columns = headings(
-        ("", "what"), ("temperature", "temperature"), ("repair", "repair"), ("change", "change*")
+        ("measure", "what"), ("temperature", "temperature"), ("repair", "repair"), ("change", "change*")
     )
     return Grid(f"{repair.rows:,} rows, each answered by fits on earlier rows only", columns, (rows,))
 
@@ -247,7 +254,7 @@ def _summary(repair: Repair, report: "AuditReport") -> Point:
 
 
 def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
-    notes = [f"Fitted on all rows: {repair.message}."]
+    notes = [_fitted(repair)]
     if impossible := repair.impossible:
         notes.append(f"{impossible} rows give their label probability zero and are left out of the NLL.")
     return PageSection(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LITTLE = 0.05  # a share of the base rates' log loss: less is next to nothing
 RANKED = 0.65  # an AUROC below this is next to chance
-Worth = Literal["useful", "little", "none", "not decided"]
+Worth = Literal["useful", "spoiled", "little", "none", "not decided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class Skill:
     accuracy, majority: of the model, and of always naming the most frequent label; gain: their difference,
     paired row by row. nll, base_nll: log loss of the model and of the base rates; log_skill is 1 less their
     ratio, 1 for perfect and 0 for no skill, minus infinity where a label has probability zero (`impossible`
-    rows). auroc, average_precision: of class `positive`; None where no class is the positive one. For of=c all of it
-    concerns "the label is c".
+    rows). auroc, average_precision: of class `positive`; None where no class is the positive one. For of=c
+    all of it concerns "the label is c".
     """
 
     accuracy: Estimate
@@ -54,16 +54,19 @@ class Skill:
 
     @property
     def worth(self) -> Worth:
-        """useful: above the base rates; little: surely next to nothing; none: surely worse than nothing."""
+        """useful: its log loss is below the base rates'. little: it surely knows next to nothing. none: its
+        log loss is not below the base rates', nor its accuracy or ranking above chance. spoiled: they are,
+        but its probabilities are so wrong that the base rates do better.
+        """
         loss, ranked = self.log_skill, self.auroc
-        ranks = ranked is not None and ranked.low > RANKED
+        knows = self.gain.low > 0 or (ranked is not None and ranked.low > RANKED)
         if self.base_nll <= 0:  # one label only: nothing can be known beyond it
             return "not decided"
         if loss.high <= 0:
-            return "none"
+            return "spoiled" if knows else "none"
         if loss.high < LITTLE and self.gain.high < LITTLE and (ranked is None or ranked.high < RANKED):
             return "little"
-        return "useful" if loss.low > 0 or ranks else "not decided"
+        return "useful" if loss.low > 0 or knows else "not decided"
 
 
 def skill(predictions: Predictions, *, of: Of = "top", level: float = LEVEL) -> Skill:
@@ -182,4 +185,4 @@ def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
     )
 
 
-SECTION = Section(name="skill", cost=0.3, compute=_compute, summary=_summary, page=_page)
+SECTION = Section(name="skill", cost=0.3, compute=_compute, summary=_summary, page=_page, folded=False)
