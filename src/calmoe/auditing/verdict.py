@@ -59,6 +59,14 @@ class Mended(NamedTuple):
     after: Estimate
 
 
+class Elsewhere(NamedTuple):
+    """What the audited rows say about a target: predicted, contradicted by labels from there, or nothing."""
+
+    state: Literal["predicted", "contradicted", "unlike"]
+    accuracy: Estimate | None
+    ece: Estimate | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What the audit concludes; estimates are those of the sections.
@@ -71,7 +79,8 @@ class Verdict:
     apart. fragility: whether other shares of the same rows, KL `shift` away, surely double the error (an
     error below 0.01 counts as 0.01); worst: the error that one of them brings. not_looked_at: why neither was
     looked for.
-    routed: whether the routing differs between rows at all. mended: the recommended repair.
+    routed: whether the routing differs between rows at all. elsewhere: of the target, where one was given.
+    mended: the recommended repair.
     """
 
     rows: int
@@ -103,6 +112,7 @@ class Verdict:
     worst: Estimate | None
     not_looked_at: Literal["few rows", "one model"] | None
     out_of_order: bool
+    elsewhere: Elsewhere | None
     mended: Mended | None
     action: Action
 
@@ -152,6 +162,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         worst=worst,
         not_looked_at=_why_not(report) if hidden == "not looked at" else None,
         out_of_order=report.unlike > UNLIKE,
+        elsewhere=read_target(report),
         mended=mended,
         action=_action(truth, skill.worth, off, hidden, steadiness, mended),
     )
@@ -227,6 +238,18 @@ def read_fragility(report: "AuditReport") -> tuple[Steadiness, float, Estimate |
     if error.low > fragility.doubled:
         return "fragile", shift, error
     return ("steady" if error.high <= fragility.doubled else "not decided"), shift, error
+
+
+def read_target(report: "AuditReport") -> Elsewhere | None:
+    """What is predicted for a target; where labels contradict it, what they say themselves."""
+    target = report.target
+    if target is None:
+        return None
+    test, scores = target.plausibility, target.predicted
+    if test is not None and test.p_value < 0.05:
+        actual = target.actual
+        return Elsewhere("contradicted", actual and actual.accuracy, actual and actual.ece)
+    return Elsewhere("predicted", scores.accuracy, scores.ece) if scores else Elsewhere("unlike", None, None)
 
 
 def read_repair(report: "AuditReport", truth: Truth) -> Mended | None:

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from calmoe import worlds
-from calmoe.auditing import Configurations, repair
-from calmoe.auditing.presentation.verdict import remedy
+from calmoe.auditing import Configurations, audit, repair
 from calmoe.auditing.sections.repair import _eces, comparison_table, later_fits, sentences
 from calmoe.predictions import Predictions
 
@@ -99,7 +98,9 @@ def test_the_change_of_the_ece_holds_both_ends():
     assert _eces([seen[0], seen[0]], 15, 0.95).change == (0, 0, 0, 0)
 
 
-def test_probabilities_worse_than_uniform_ones_are_told_so():
+def test_no_temperature_is_recommended_where_uniform_probabilities_do_better():
     probs = torch.rand(400, 3, generator=torch.Generator().manual_seed(0)).softmax(1)
     wrong = Predictions.from_probs(probs, probs.argmin(1))
-    assert remedy(repair(wrong)) == "No temperature mends them: uniform probabilities would do better."
+    assert repair(wrong).fitted.temperature_.status_ == "uninformative"
+    verdict = audit(wrong).verdict
+    assert (verdict.worth, verdict.mended, verdict.action.kind) == ("none", None, "train")

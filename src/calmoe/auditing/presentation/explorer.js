@@ -75,7 +75,8 @@ const explorer = (() => {
       let at = 0;
       const grows = (i) => mix.shares[f][i] - before.shares[f][i];
       factor.levels.forEach((_, i) => { if (grows(i) > grows(at)) at = i; });
-      return { by: grows(at), phrase: factor.phrases[at], then: before.shares[f][at], now: mix.shares[f][at] };
+      const by = Math.round(1e6 * grows(at)) / 1e6;
+      return { by, phrase: factor.phrases[at], then: before.shares[f][at], now: mix.shares[f][at] };
     }).filter((move) => move.by >= 0.01);
     moves.sort((a, b) => b.by - a.by);
     if (!moves.length) return "the rows as they are";

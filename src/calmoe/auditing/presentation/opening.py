@@ -11,6 +11,7 @@ from calmoe.auditing.presentation.words import (
     headline,
     hidden_line,
     skill_line,
+    target_line,
     threat_line,
 )
 from calmoe.auditing.verdict import Verdict
@@ -30,6 +31,7 @@ def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html
         "For whom not?": groups_line(verdict) or "the file names no groups: add a column to see.",
         "Does the average hide something?": hidden_line(verdict),
         "What could break it?": threat_line(verdict),
+        "And on the target?": target_line(verdict),
     }
     answers = [(question, explain(_sentence(line))) for question, line in questions.items() if line]
     return Html(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from calmoe.auditing.presentation.glossary import glossary
 from calmoe.auditing.presentation.opening import opening
-from calmoe.auditing.presentation.shift_explorer import explorer_markup
+from calmoe.auditing.presentation.shift_explorer import HOW, explorer_markup
 from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.sections.section import PageSection, Section
 from calmoe.render.page import Fact, Html, Page, Picture, asset, footer
@@ -41,7 +41,7 @@ def page(
 
 
 def _explorer(report: "AuditReport", explain: Explainer) -> PageSection:
-    return PageSection(heading="What could break it", body=explorer_markup(report, explain))
+    return PageSection(heading="What could break it", how=explain(HOW), body=explorer_markup(report, explain))
 
 
 def _part(

@@ -35,7 +35,6 @@ def explorer_markup(report: "AuditReport", explain: Explainer) -> Html:
         .get_template("explorer.html")
         .render(
             threat=explain(threat[:1].upper() + threat[1:]),
-            how=explain(HOW),
             error=explain("error (ECE)"),
             rate=rate_name(report.judged),
             chance=explain("A perfectly calibrated model would show an error of about"),

@@ -174,7 +174,7 @@ def threat_line(verdict: Verdict) -> str:
     """What a shift does."""
     if verdict.worst is None:
         few = f"{many(verdict.rows, 'row')} are too few"
-        return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'this is no mixture'}."
+        return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
     size = f"Where a group of 20 % of rows grows to {100 * grown(verdict.shift):.0f} %"
     low, high = (points(max(end, 0.0)) for end in (verdict.worst.low, verdict.worst.high))
     if verdict.fragility == "fragile":
@@ -182,6 +182,21 @@ def threat_line(verdict: Verdict) -> str:
     if verdict.fragility == "steady":
         return f"no shift that was tried. {size}, the worst error found on rows kept apart is at most {high}."
     return f"not decided. {size}, the worst error found on rows kept apart is between {low} and {high}."
+
+
+def target_line(verdict: Verdict) -> str | None:
+    """What to expect on the target; None where none was given."""
+    there = verdict.elsewhere
+    if there is None:
+        return None
+    known = ""
+    if there.accuracy is not None and there.ece is not None:
+        known = f"{percent(there.accuracy.value)} come true, off {between(there.ece)}"
+    if there.state == "unlike":
+        return "nothing can be predicted: too few of the audited rows are like those."
+    if there.state == "contradicted":
+        return "labels from there contradict any prediction" + (f"; by them {known}." if known else ".")
+    return f"{known}, if such rows come true as often there as here."
 
 
 def action_line(verdict: Verdict) -> str:
@@ -218,6 +233,7 @@ def summary_lines(verdict: Verdict, file: str | None = None) -> list[tuple[str, 
     return [
         *lines,
         ("What could break it", threat_line(verdict)),
+        *([("On the target", target)] if (target := target_line(verdict)) else []),
         ("What to do", action_line(verdict)),
         ("Command", command(verdict, file)),
     ]

@@ -54,7 +54,7 @@ class Explorer:
         before, moves = self.cells.mix().shares, []
         for factor, now, then in zip(self.factors, mix.shares, before, strict=True):
             at = int(np.argmax(now - then))
-            moves.append((now[at] - then[at], factor.phrases[at], then[at], now[at]))
+            moves.append((round(float(now[at] - then[at]), 6), factor.phrases[at], then[at], now[at]))
         moves = sorted((move for move in moves if move[0] >= 0.01), key=lambda move: -move[0])[:3]
         if not moves:
             return "the rows as they are"

@@ -223,8 +223,8 @@ def comparison_table(repair: Repair) -> Grid:
         low, high = compared.change.low, compared.change.high
         return (
             label(title, key),
-            number(compared.temperature.value, decimals=4),
-            number(compared.repaired.value, decimals=4),
+            number(max(compared.temperature.value, 0.0), decimals=4),  # a bound's estimate may be below 0
+            number(max(compared.repaired.value, 0.0), decimals=4),
             signed(compared.change.value, decimals=4),
             interval(low, high, bold=low > 0 or high < 0, decimals=4),
         )

@@ -217,4 +217,5 @@ SECTION = Section(
     summary=if_found("target", _summary, None),
     figures=if_found("target", _figures, []),
     page=if_found("target", _page, None),
+    folded=False,
 )
