@@ -176,9 +176,8 @@ def estimate(value, low=None, high=None):
 
 def test_a_repair_that_makes_the_ece_worse_is_never_recommended(reports):
     """ECE .011, then "One temperature leaves an ECE of 0.032" without a word that this is worse."""
-    assert not helps(estimate(0.011), estimate(0.032), "off")
-    assert not helps(estimate(0.011), estimate(0.032), "may be true")
-    assert helps(estimate(0.032), estimate(0.011), "off")
+    assert not helps(estimate(0.011), estimate(0.032))
+    assert helps(estimate(0.032), estimate(0.011))
     for name, report in reports.items():
         mended = report.verdict.mended
         assert (report.verdict.action.kind == "repair") <= (mended is not None)
@@ -215,7 +214,6 @@ def test_there_are_no_regions_where_one_expert_leads_everywhere(reports, pages):
     """ "reweighting the experts' regions alone gives 0.101", then "there are no regions"."""
     report = reports["constant router"]
     assert "region reweighting" in report.left_out
-    assert not report.fragility.has_regions
     assert "regions alone" not in pages["constant router"][0]
 
 

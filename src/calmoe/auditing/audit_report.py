@@ -152,6 +152,11 @@ class AuditReport:
         empty or an earlier audit's, whose files go; all other files stay. Everything is made before the first
         file is written.
         """
+        put(Path(folder), AUDIT, self.files(origin))
+        return Path(folder) / PAGE
+
+    def files(self, origin: Mapping[str, str] | None = None) -> dict[str, bytes]:
+        """All that `save` writes, by name."""
         from calmoe.render.drawing import rendered  # with matplotlib
 
         origin = dict(origin or {})
@@ -163,8 +168,7 @@ class AuditReport:
         }
         for section in SECTIONS:
             files |= section.files(self)
-        put(Path(folder), AUDIT, files)
-        return Path(folder) / PAGE
+        return files
 
 
 def audit(

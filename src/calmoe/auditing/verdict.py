@@ -8,9 +8,7 @@ The sections' own fields are read by the small functions at the end, and nowhere
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from calmoe.auditing.sections.fragility import quoted
 from calmoe.auditing.sections.groups import Group, judged
@@ -30,6 +28,7 @@ Steadiness = Literal["fragile", "steady", "not decided", "not looked at"]
 Kind = Literal["repair", "collect", "train", "watch", "use"]
 
 SLIGHT = 0.03  # an ECE that is surely below it is small, even where it is surely not zero
+ORIGINS: dict[str, Origin] = {"mixture's own vector": "prediction", "routing": "routing", "both": "both"}
 UNLIKE = 0.01  # a difference of probabilities that rounding does not explain
 DOUBTFUL = 0.2  # a p-value below it, but not below 0.05, decides nothing
 FILE = "FILE"  # stands in commands for the audited file
@@ -221,7 +220,7 @@ def read_hidden(report: "AuditReport") -> tuple[Hiding, Estimate | None, Origin 
     if hidden.p_hidden >= 0.05:
         return "nothing found", None, None
     by = hidden.witness if hidden.witness.low > 0 else None
-    origin: Origin = getattr(hidden, "origin", None) or "not decided"
+    origin = ORIGINS.get(getattr(hidden, "origin", None) or "", "not decided")
     if not report.routed and origin in ("routing", "both"):
         origin = "prediction"  # a constant routing tells no rows apart
     return "hidden", by, origin
@@ -235,6 +234,8 @@ def read_fragility(report: "AuditReport") -> tuple[Steadiness, float, Estimate |
     curve = fragility.configurations
     at = quoted(curve.radii)
     error, shift = curve.error[at], float(curve.radii[at])
+    if not getattr(fragility, "decided", True):
+        return "not decided", shift, error
     if error.low > fragility.doubled:
         return "fragile", shift, error
     return ("steady" if error.high <= fragility.doubled else "not decided"), shift, error
@@ -247,28 +248,32 @@ def read_target(report: "AuditReport") -> Elsewhere | None:
         return None
     test, scores = target.plausibility, target.predicted
     if test is not None and test.p_value < 0.05:
-        actual = target.actual
-        return Elsewhere("contradicted", actual and actual.accuracy, actual and actual.ece)
+        if target.actual is None:
+            return Elsewhere("contradicted", None, None)
+        return Elsewhere("contradicted", target.actual.accuracy, target.actual.ece)
     return Elsewhere("predicted", scores.accuracy, scores.ece) if scores else Elsewhere("unlike", None, None)
 
 
 def read_repair(report: "AuditReport", truth: Truth) -> Mended | None:
-    """The recommended repair; never one after which the ECE is above what it may have been before."""
-    repair, before = report.repair, report.aggregate.ece
+    """The recommended repair; never one that surely raises the ECE."""
+    repair: Any = report.repair
     if repair is None:
         return None
-    usable = repair.fitted.temperature_.status_ != "uninformative"
-    for name, after, gains in (
-        ("routing", repair.ece.repaired, repair.status == "repaired" and repair.nll.change.high < 0),
-        ("temperature", repair.ece.temperature, truth == "off" and usable),
-    ):
-        if gains and helps(before, after, truth):
-            return Mended(name, before, after)
-    return None
+    if hasattr(repair, "recommended"):
+        if repair.recommended is None:
+            return None
+        before, after = repair.before.ece.value, repair.after.ece.value
+        found = Mended(repair.recommended, before, after)
+        return found if helps(before, after) else None
+    before, usable = report.aggregate.ece, repair.fitted.temperature_.status_ != "uninformative"
+    after = repair.ece.repaired
+    if repair.status == "repaired" and repair.nll.change.high < 0 and helps(before, after):
+        return Mended("routing", before, after)
+    after = repair.ece.temperature
+    lower = truth == "off" and after.value < before.value
+    return Mended("temperature", before, after) if usable and lower and helps(before, after) else None
 
 
-def helps(before: Estimate, after: Estimate, truth: Truth) -> bool:
-    """Whether the ECE falls where it is off, and is not shown to rise where it may be zero."""
-    if np.isnan(after.value):
-        return False
-    return after.value < before.value if truth == "off" else after.value <= before.high
+def helps(before: Estimate, after: Estimate) -> bool:
+    """Whether the ECE is not shown to rise."""
+    return after.low <= before.value

@@ -11,7 +11,13 @@ from calmoe.auditing.verdict import FILE, GroupOff, Verdict
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
-NAMES = {"routing": "a repair by expert", "temperature": "one temperature"}
+NAMES = {
+    "routing": "a repair by expert",
+    "temperature": "one temperature",
+    "isotonic": "isotonic regression",
+    "vector": "vector scaling",
+    "matrix": "matrix scaling",
+}
 
 
 def points(share: float) -> str:
@@ -205,8 +211,9 @@ def action_line(verdict: Verdict) -> str:
         return "Put the file's rows, experts and classes in order, then audit again."
     kind, mended = verdict.action.kind, verdict.mended
     if kind == "repair" and mended is not None:
+        gain = "leaves" if verdict.truth == "off" else "lowers the log loss and leaves"
         return (
-            f"Repair them: {NAMES.get(mended.name, mended.name)} leaves them off {between(mended.after)} "
+            f"Repair them: {NAMES.get(mended.name, mended.name)} {gain} them off {between(mended.after)} "
             "on new rows."
         )
     if kind == "train":
