@@ -385,8 +385,8 @@ def test_the_command_predicts_for_a_target(tmp_path):
     files = [str(tmp_path / f"{name}.safetensors") for name in ("source", "target", "some")]
     result = CliRunner().invoke(app, ["audit", files[0], "--target", files[1], "--labelled-target", files[2]])
     assert result.exit_code == 0, result.output
-    assert "accuracy will be" in result.output
-    assert "60 labelled target rows" in result.output
+    assert "On the target: " in result.output
+    assert len(result.output.strip().splitlines()) <= 12
     alone = CliRunner().invoke(app, ["audit", files[0], "--labelled-target", files[2]])
     assert alone.exit_code == 2
 

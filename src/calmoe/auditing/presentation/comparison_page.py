@@ -6,7 +6,7 @@ from calmoe.auditing.presentation.opening import tone_of
 from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.presentation.words import between, headline, percent, points
 from calmoe.auditing.statistics.estimates import NONE, Estimate
-from calmoe.render.grid import Grid, label
+from calmoe.render.grid import Grid, label, number
 from calmoe.render.page import Html, Page, Section, asset, footer
 from calmoe.render.wording import decimal, listed
 
@@ -109,8 +109,8 @@ def side_by_side(comparison: ModelComparison) -> Grid:
             *cells(model.verdict.ece),
             label(model.verdict.hidden, model.verdict.hidden),
             label(model.verdict.fragility, model.verdict.fragility),
-            *cells(model.verdict.worst or NONE),
-            *cells(_finite(model.verdict.log_skill), sign=True),
+            number((model.verdict.worst or NONE).value),
+            number(_finite(model.verdict.log_skill).value),
         )
         for model in comparison.models
     )
@@ -122,8 +122,8 @@ def side_by_side(comparison: ModelComparison) -> Grid:
         ("ECE", "ece*"),
         ("hidden?", "hidden"),
         ("fragile?", "fragility"),
-        ("error under a shift", "worst*"),
-        ("skill", "log_skill*"),
+        ("error under a shift", "worst"),
+        ("skill", "log_skill"),
     )
     caption = (
         "Skill is the share of the base rates' log loss that the model takes away: 1 is perfect, 0 is none"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 HOW = (
     "See for yourself: data elsewhere hold the same kinds of rows in other shares. Move a slider, or show "
-    "the worst case. The numbers here are of the audited rows themselves, and so a little higher than on "
-    "rows kept apart."
+    "the worst case. The numbers here are of the audited rows themselves, and so a little higher than those "
+    "judged on rows kept apart."
 )
 
 

@@ -1,4 +1,4 @@
-"""The audit on a terminal: the verdict in at most twelve lines of plain words."""
+"""The audit on a terminal: the verdict in at most twelve lines of plain words, the page's path among them."""
 
 import textwrap
 
@@ -6,14 +6,26 @@ from calmoe.auditing.presentation.words import summary_lines
 from calmoe.auditing.verdict import Verdict
 
 WIDTH = 110  # characters of a line
+MOST = 11  # lines: one more says where the page is
 
 
 def summary(verdict: Verdict, file: str | None = None) -> str:
-    """A paragraph a question, wrapped; file: its name, for the command."""
+    """A paragraph a question, wrapped; file: its name, for the command.
+
+    Where that is too long, what is hidden, which the first sentence tells too, is left to the page.
+    """
+    paragraphs = summary_lines(verdict, file)
+    lines = _wrapped(paragraphs)
+    if len(lines) > MOST:
+        lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])
+    return "\n".join(lines)
+
+
+def _wrapped(paragraphs: list[tuple[str, str]]) -> list[str]:
     lines: list[str] = []
-    for lead, text in summary_lines(verdict, file):
+    for lead, text in paragraphs:
         if lead == "Command":
             lines.append(f"  {text}")
         else:
             lines += textwrap.wrap(f"{lead}: {text}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(lines)
+    return lines

@@ -39,14 +39,15 @@ def between(estimate: Estimate) -> str:
     return f"by {points(estimate.value)} ({points(low).split()[0]} to {points(high).split()[0]})"
 
 
-def percent(share: float) -> str:
+def percent(share: float, decimals: int | None = None) -> str:
     """
-    >>> percent(0.907), percent(0.0031), percent(1.0)
-    ('90.7\xa0%', '0.31\xa0%', '100\xa0%')
+    >>> percent(0.907), percent(0.0031), percent(1.0), percent(0.395, 0)
+    ('90.7\xa0%', '0.31\xa0%', '100\xa0%', '40\xa0%')
     """
     if math.isnan(share):
         return "–"
-    decimals = 0 if share in (0.0, 1.0) else 2 if share < 0.01 else 1
+    if decimals is None:
+        decimals = 0 if share in (0.0, 1.0) else 2 if share < 0.01 else 1
     return f"{100 * share:.{decimals}f}\N{NO-BREAK SPACE}%"
 
 
@@ -167,13 +168,13 @@ def hidden_line(verdict: Verdict) -> str | None:
         return "nothing was found hidden behind the average."
     if verdict.hidden == "not decided":
         return "not decided: more rows would tell whether errors hide behind the average."
-    by = f", off by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
+    by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
     source = {
-        "routing": " The router and its experts tell which.",
-        "prediction": " The predicted probabilities themselves tell which.",
-        "both": " The predicted probabilities tell which, and the router tells more.",
+        "routing": " Router and experts tell which.",
+        "prediction": " Their other probabilities tell which.",
+        "both": " Their other probabilities tell which, router and experts tell more.",
     }.get(verdict.origin or "", "")
-    return f"rows of equal probability are right more or less often{by}; the average hides it.{source}"
+    return f"rows of equal probability differ in how often they come true{by}.{source}"
 
 
 def threat_line(verdict: Verdict) -> str:
@@ -181,13 +182,13 @@ def threat_line(verdict: Verdict) -> str:
     if verdict.worst is None:
         few = f"{many(verdict.rows, 'row')} are too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
-    size = f"Where a group of 20 % of rows grows to {100 * grown(verdict.shift):.0f} %"
+    size = f"If a group of {percent(GROUP, 0)} of rows grows to {percent(grown(verdict.shift), 0)}"
     low, high = (points(max(end, 0.0)) for end in (verdict.worst.low, verdict.worst.high))
     if verdict.fragility == "fragile":
         return f"a shift in the mix of rows. {size}, the error can reach {low} or more."
     if verdict.fragility == "steady":
-        return f"no shift that was tried. {size}, the worst error found on rows kept apart is at most {high}."
-    return f"not decided. {size}, the worst error found on rows kept apart is between {low} and {high}."
+        return f"no shift that was tried. {size}, the worst error is at most {high}."
+    return f"not decided. {size}, the worst error is between {low} and {high}."
 
 
 def target_line(verdict: Verdict) -> str | None:
