@@ -6,7 +6,7 @@ Numbers first, each with an interval; no model judges a row that it learned from
 >>> from calmoe.auditing import audit
 >>> report = audit(worlds.cancelling(seed=0).sample(4000, seed=0))
 >>> print(report.summary())
-In short: The probabilities ...
+Verdict: The probabilities ...
 """
 
 from calmoe.auditing.audit_report import AuditReport, audit
@@ -23,6 +23,7 @@ from calmoe.auditing.target.assumption import Plausibility
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.auditing.target.predict import Scores, Target, predict_target
 from calmoe.auditing.target.temperature import Tempered
+from calmoe.auditing.verdict import Verdict
 
 __all__ = [
     "Aggregate",
@@ -43,6 +44,7 @@ __all__ = [
     "Scores",
     "Target",
     "Tempered",
+    "Verdict",
     "aggregate",
     "audit",
     "auditors",

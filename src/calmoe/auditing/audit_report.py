@@ -22,22 +22,29 @@ from calmoe.auditing.sections import (
     auditors,
     calibration,
     certificates,
+    explorer,
     fragility,
+    groups,
     hidden,
     reliability,
     repair,
+    skill,
     target,
 )
 from calmoe.auditing.sections.auditors import Auditors
 from calmoe.auditing.sections.calibration import Aggregate
 from calmoe.auditing.sections.certificates import Certificates
+from calmoe.auditing.sections.explorer import Explorer
 from calmoe.auditing.sections.fragility import Fragility
+from calmoe.auditing.sections.groups import Groups
 from calmoe.auditing.sections.hidden import Hidden
 from calmoe.auditing.sections.reliability import Surface
 from calmoe.auditing.sections.repair import Repair
 from calmoe.auditing.sections.section import Material, Section
+from calmoe.auditing.sections.skill import Skill
 from calmoe.auditing.steps import Progress, Steps, silent
 from calmoe.auditing.target.predict import Target
+from calmoe.auditing.verdict import Verdict, make_verdict
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.files import json_bytes
@@ -51,12 +58,15 @@ if TYPE_CHECKING:
 
 SECTIONS: tuple[Section, ...] = (
     reliability.SECTION,
+    skill.SECTION,
+    groups.SECTION,
     calibration.SECTION,
     hidden.SECTION,
     fragility.SECTION,
     auditors.SECTION,
     certificates.SECTION,
     repair.SECTION,
+    explorer.SECTION,
     target.SECTION,
 )
 """In this order sections compute, and stand in the summary and on the page."""
@@ -67,6 +77,7 @@ class AuditReport:
     """What an audit found; each section's docstring says what it estimates.
 
     unlike: the largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts.
+    routed: whether the routing differs between rows. verdict: what all of it comes to.
     left_out: by name what the audit left out, and why.
 
     >>> from calmoe.worlds.binary import cancelling
@@ -83,7 +94,10 @@ class AuditReport:
     level: float
     seed: int
     unlike: float
+    routed: bool
     surface: Surface
+    skill: Skill
+    groups: Groups
     aggregate: Aggregate
     hidden: Hidden | None
     fragility: Fragility | None
@@ -91,6 +105,7 @@ class AuditReport:
     hats: Auditors
     certificates: Certificates
     repair: Repair | None
+    explorer: Explorer
     left_out: dict[str, str]
     target: Target | None = None
     class_names: tuple[str, ...] | None = field(default=None, metadata=UNSAVED)
@@ -103,13 +118,19 @@ class AuditReport:
         """`of` in words: "top", or the class by its name, or by its number where it has none."""
         return self.of if self.of == "top" or self.class_names is None else self.class_names[self.of]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All numbers as JSON holds them; None where not finite. Arrays of one number a row are left out."""
-        return dict(plain(self))
+    @property
+    def verdict(self) -> Verdict:
+        return make_verdict(self)
 
-    def summary(self) -> str:
-        """The findings in words, a line each."""
-        return "\n".join(f"{point.lead}: {point.text}" for point in summary(self, SECTIONS))
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict and all numbers as JSON holds them; None where not finite. Arrays of a number a row
+        are left out.
+        """
+        return {"verdict": plain(self.verdict), **plain(self)}
+
+    def summary(self, file: str | None = None) -> str:
+        """The verdict in plain words, twelve lines at most; file: its name, for the recommended command."""
+        return summary(self.verdict, file)
 
     def figures(self) -> "dict[str, Drawn]":
         """The figures by name; each says in words what it shows."""
@@ -131,6 +152,11 @@ class AuditReport:
         empty or an earlier audit's, whose files go; all other files stay. Everything is made before the first
         file is written.
         """
+        put(Path(folder), AUDIT, self.files(origin))
+        return Path(folder) / PAGE
+
+    def files(self, origin: Mapping[str, str] | None = None) -> dict[str, bytes]:
+        """All that `save` writes, by name."""
         from calmoe.render.drawing import rendered  # with matplotlib
 
         origin = dict(origin or {})
@@ -142,8 +168,7 @@ class AuditReport:
         }
         for section in SECTIONS:
             files |= section.files(self)
-        put(Path(folder), AUDIT, files)
-        return Path(folder) / PAGE
+        return files
 
 
 def audit(
@@ -225,6 +250,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         level=material.level,
         seed=material.seed,
         unlike=_unlike(material.predictions),
+        routed=_routed(material.predictions),
         class_names=material.predictions.class_names,
         left_out=left_out,
         **fields,
@@ -238,3 +264,9 @@ def _unlike(predictions: Predictions) -> float:
         float((log_probs[rows].exp() - combine(log_routing[rows], expert_logs[rows]).probs).abs().max())
         for rows in (slice(start, start + CHUNK) for start in range(0, len(predictions), CHUNK))
     )
+
+
+def _routed(predictions: Predictions) -> bool:
+    """Whether the routing differs between rows; by rounding alone it does not."""
+    routing = predictions.output.log_routing
+    return bool(((routing.exp() - routing[:1].exp()).abs() > 1e-6).any())

@@ -3,23 +3,26 @@
 import hashlib
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.progress import TaskProgressColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID, TaskProgressColumn, TimeElapsedColumn
 
 from calmoe import __version__
 from calmoe.auditing.audit_report import AuditReport, audit
+from calmoe.auditing.comparison import ModelComparison, compare, names_of
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
+from calmoe.auditing.presentation.comparison_page import comparison_page
 from calmoe.auditing.target.checks import UnfitTarget
+from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
-from calmoe.files import legible
+from calmoe.files import json_bytes, legible
 from calmoe.formats import NOTE, Columns
-from calmoe.ownership import owned
+from calmoe.ownership import PAGE, owned, put
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.reading import read_with
@@ -67,6 +70,58 @@ def audit_files(
         facts = origin(files) | {f"{role} read as": note for role, (_, note) in notes.items()}
         page = None if out is None else report.save(out, facts)
         return report, page, [f"{path}: {note}" for path, note in notes.values()]
+
+
+def compare_files(
+    paths: Sequence[Path], columns: Columns, *, out: Path | None, of: str = "top", **options: Any
+) -> tuple[ModelComparison, Path | None, list[str]]:
+    """The comparison of several models, its page if it goes into a folder `out`, and how files were read.
+
+    The folder holds the comparison's page and audit.json, and each model's audit in model-1, model-2, …
+    """
+    if out is not None:
+        owned(out, AUDIT)
+    names = names_of([legible(path.name) for path in paths])
+    read: dict[str, Predictions] = {}
+    for name, path in zip(names, paths, strict=True):
+        read[name] = read_with(path, columns)
+        with about(path):
+            read[name].known_labels  # noqa: B018 - refused where there are none
+    reports: dict[str, tuple[Predictions, AuditReport]] = {}
+    with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
+        for name, path in zip(names, paths, strict=True):
+            task = bar.add_task(name, total=1.0)
+            with about(path):
+                judged = judged_class(read[name], of, "--of")
+            report = audit(read[name], of=judged, progress=_moving(bar, task), **options)
+            reports[name] = read[name], report
+    comparison = compare(reports, options.get("level", LEVEL))
+    if out is not None:
+        put(out, AUDIT, _comparison_files(comparison, dict(zip(names, paths, strict=True))))
+    notes = [
+        f"{path}: {read[name].metadata[NOTE]}"
+        for name, path in zip(names, paths, strict=True)
+        if NOTE in read[name].metadata
+    ]
+    return comparison, None if out is None else out / PAGE, notes
+
+
+def _moving(bar: Progress, task: TaskID) -> Callable[[str, float], None]:
+    return lambda section, done: bar.update(task, completed=done)
+
+
+def _comparison_files(comparison: ModelComparison, paths: Mapping[str, Path]) -> dict[str, bytes]:
+    folders = {name: f"model-{i}" for i, name in enumerate(paths, 1)}
+    files: dict[str, bytes] = {}
+    for model in comparison.models:
+        facts = origin({"file": paths[model.name]})
+        own = model.report.files(facts)
+        files |= {f"{folders[model.name]}/{name}": data for name, data in own.items()}
+    facts = origin(paths)
+    pages = {name: f"{folder}/{PAGE}" for name, folder in folders.items()}
+    files[PAGE] = comparison_page(comparison, pages, facts).html().encode()
+    files["audit.json"] = json_bytes({"origin": facts, **comparison.to_dict()})
+    return files
 
 
 def _elsewhere(path: Path | None, columns: Columns, source: Predictions) -> Predictions | None:

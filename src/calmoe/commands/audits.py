@@ -1,7 +1,7 @@
-"""The command `calmoe audit`: audit a file of predictions."""
+"""The command `calmoe audit`: audit a file of predictions, or several side by side."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,11 +20,15 @@ from calmoe.commands.options import (
 )
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
+from calmoe.errors import InputError
 
 
 @app.command("audit")
 def audit_command(
-    file: Annotated[Path, typer.Argument(help="Predictions with labels: safetensors, npz, csv or parquet.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Predictions with labels: safetensors, npz, csv or parquet; one file a model."),
+    ],
     target: Annotated[
         Path | None, typer.Option(help="Predictions elsewhere, labels not needed: what will they be worth?")
     ] = None,
@@ -51,7 +55,9 @@ def audit_command(
     level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = LEVEL,
     seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
 ) -> None:
-    """Audit a mixture's probabilities: its experts, what its ECE hides, what a shift would do to it.
+    """Audit a model's probabilities: are they true, for whom not, what breaks them, and what to do.
+
+    Several files, one a model, are compared: which to deploy, and why.
 
     A safetensors or npz file holds probs [N, C] and labels [N] and, for a mixture, routing [N, K] and
     expert_probs [N, K, C]; csv and parquet files have columns prob_0, …, label, routing_0, …,
@@ -62,11 +68,16 @@ def audit_command(
     Example: calmoe audit validation.safetensors --target elsewhere.safetensors
 
     Example: calmoe audit preds.csv --label y --probs p_cat,p_dog --groups region
+
+    Example: calmoe audit vanilla.npz robust.npz --out comparison
     """
     from calmoe.arrays import check_bins
-    from calmoe.auditing.files import audit_files
+    from calmoe.auditing.files import audit_files, compare_files
+    from calmoe.auditing.presentation.comparison_page import comparison_lines
 
     check_bins(bins)
+    if len(files) > 1 and (target is not None or labelled_target is not None):
+        raise InputError("--target goes with one file: audit one model at a time")
 
     columns = columns_asked(
         label=label,
@@ -79,12 +90,16 @@ def audit_command(
         logits=logits,
         routing_logits=routing_logits,
     )
-    report, page, notes = audit_files(
-        (file, target, labelled_target), columns, out=out, of=of, bins=bins, level=level, seed=seed
-    )
+    asked: dict[str, Any] = {"out": out, "of": of, "bins": bins, "level": level, "seed": seed}
+    if len(files) > 1:
+        comparison, page, notes = compare_files(files, columns, **asked)
+        lines = comparison_lines(comparison)
+    else:
+        report, page, notes = audit_files((files[0], target, labelled_target), columns, **asked)
+        lines = report.summary(str(files[0])).split("\n")
     for note in notes:
         say(f"note: {note}")
-    for line in report.summary().split("\n"):
+    for line in lines:
         say(line)
     if page is not None:
         say(f"the report is {page}")

@@ -19,9 +19,16 @@ from calmoe.escaping import visible
 from calmoe.render.grid import Grid
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment
 
 PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Html(str):
+    """Markup that is whole and safe: whoever makes it has escaped what it shows."""
+
+    def __html__(self) -> str:
+        return self
 
 
 class Point(NamedTuple):
@@ -57,16 +64,19 @@ class Picture(NamedTuple):
 class Section:
     """Tables and figures on one subject, with how to read them before and notes after.
 
-    `folded` tables stay shut until a reader opens them; `links` lead to files beside the page, by name.
+    `folded` tables stay shut until a reader opens them, as does all of a section that is `shut`; `links` lead
+    to files beside the page, by name. `body` is markup of its own before the tables.
     """
 
     heading: str
-    how: str = ""
+    how: str | Html = ""
+    body: Html | None = None
     tables: Sequence[Grid] = ()
     figures: Sequence[Picture] = ()
     folded: Sequence[Grid] = ()
     notes: Sequence[str] = ()
     links: Mapping[str, str] = field(default_factory=dict)
+    shut: bool = False
 
 
 class Code(str):
@@ -79,7 +89,7 @@ Fact: TypeAlias = str | Code | Grid
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page from top to bottom.
+    """A page from top to bottom. opening: markup before everything; style, script: of `opening` and `body`s.
 
     >>> page = Page(title="Mine & yours", summary=[Point("Found", "Nothing yet.")], facts={"seeds": "42"})
     >>> "<h1>Mine &amp; yours</h1>" in page.html()
@@ -88,19 +98,26 @@ class Page:
 
     title: str
     subtitle: str = ""
+    opening: Html | None = None
     summary: Sequence[Point] = ()
     sections: Sequence[Section] = ()
     facts: Mapping[str, Fact] = field(default_factory=dict)
     footer: str = ""
+    style: Html | None = None
+    script: Html | None = None
 
     def html(self) -> str:
         """The whole file, with its style and its script in it."""
-        return _template().render(
-            page=self,
-            lines={name: fact for name, fact in self.facts.items() if not isinstance(fact, Grid)},
-            tables={name: fact for name, fact in self.facts.items() if isinstance(fact, Grid)},
-            is_code=lambda fact: isinstance(fact, Code),
-            anchors=_anchors([section.heading for section in self.sections]),
+        return (
+            templates(__package__)
+            .get_template("page.html")
+            .render(
+                page=self,
+                lines={name: fact for name, fact in self.facts.items() if not isinstance(fact, Grid)},
+                tables={name: fact for name, fact in self.facts.items() if isinstance(fact, Grid)},
+                is_code=lambda fact: isinstance(fact, Code),
+                anchors=_anchors([section.heading for section in self.sections]),
+            )
         )
 
 
@@ -123,7 +140,7 @@ def _anchors(headings: Sequence[str]) -> list[str]:
     return anchors
 
 
-TAKEN = ("top", "summary", "facts", "enlarged")  # by the template itself
+TAKEN = ("top", "opening", "summary", "facts", "enlarged")  # by the template itself
 
 
 def _printable(value: Any) -> Any:
@@ -133,14 +150,20 @@ def _printable(value: Any) -> Any:
     return "\n".join(map(visible, value.split("\n")))
 
 
+def asset(package: str, name: str) -> Html:
+    """A style or a script that lies in a package."""
+    return Html((resources.files(package) / name).read_text("utf-8"))
+
+
 @cache
-def _template() -> "Template":
+def templates(package: str) -> "Environment":
+    """The templates that lie in a package; they escape everything but `Html`."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined  # only once a page is made
 
     def source(name: str) -> str:
-        return (resources.files(__package__) / name).read_text("utf-8")
+        return (resources.files(package) / name).read_text("utf-8")
 
-    environment = Environment(
+    return Environment(
         loader=FunctionLoader(source),
         autoescape=True,
         finalize=_printable,
@@ -148,4 +171,3 @@ def _template() -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html")

@@ -48,6 +48,7 @@ def test_every_section_with_a_figure_teaches_how_to_read_it_in_two_sentences(rep
 @pytest.mark.parametrize("width", chromium.WIDTHS)
 def test_it_fits_and_is_silent(report, browser, page, width, scheme):
     browser.open(page, width, scheme)
+    browser.run("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
     assert browser.run("document.scrollingElement.scrollWidth") <= width
     sticking_out = """[...document.querySelectorAll("body *")].filter((e) => !e.closest(".scroll, dialog")
         && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""

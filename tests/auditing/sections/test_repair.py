@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from calmoe import worlds
-from calmoe.auditing import repair
-from calmoe.auditing.presentation.verdict import remedy
+from calmoe.auditing import audit, repair
 from calmoe.auditing.repairs.repair import TooFewRows, _gap
 from calmoe.auditing.sections.repair import candidates_table, sentences
 from calmoe.auditing.statistics.estimates import Estimate
@@ -100,12 +99,14 @@ def test_the_change_of_an_ece_holds_both_ends():
     assert _gap("a", "a", {"a": before}, wide) == (0, 0, 0, 0)
 
 
-def test_probabilities_worse_than_uniform_ones_are_told_so():
+def test_no_temperature_is_recommended_where_uniform_probabilities_do_better():
     probs = torch.rand(400, 3, generator=torch.Generator().manual_seed(0)).softmax(1)
-    found = repair(Predictions.from_probs(probs, probs.argmin(1)))
+    wrong = Predictions.from_probs(probs, probs.argmin(1))
+    found = repair(wrong)
     assert found.temperature_status == "uninformative"
     assert found.recommended != "temperature"
-    assert remedy(found) == sentences(found)
+    verdict = audit(wrong).verdict
+    assert (verdict.worth, verdict.action.kind) == ("none", "train")
 
 
 def test_too_few_rows_are_refused():

@@ -19,7 +19,7 @@ WORDS = {
     "routing-weighted view": "all rows, each counted as much as the router gives the expert",
     "disagreement": "how far the experts are from the mixture, Σ r_k (f_k − f)²",
     "witness": "the sign of m(S) − f, guessed from other rows: what it finds is a lower bound",
-    "reweighting with KL ε": "other shares of the same rows: with KL 0.1 a group of 20 % can become 39 %, "
+    "reweighting with KL ε": "other shares of the same rows: with KL 0.1 a group of 20 % can become 40 %, "
     "with 0.3 55 %",
     "effective rows": "how many equally weighted rows would be as sure as these weighted ones",
     "auditor": "a weight on rows, such as an expert's routing in a bin of confidence; its moment is 0 if "
@@ -27,6 +27,45 @@ WORDS = {
     "√J": "the root of the mean squared residual, above every auditor's moment",
     "certificate": "a bound that no reweighting within the KL radius exceeds",
 }
+
+TERMS = {
+    "ECE": "expected calibration error: how far, on average, the share of right answers is from the "
+    "confidence. 0.02 means 2 points in 100",
+    "confidence": "the probability that the model gives to the class it predicts",
+    "overconfident": "it is right less often than it says",
+    "underconfident": "it is right more often than it says",
+    "calibrated": "of all rows that it calls 80 % sure, 80 % come true",
+    "base rates": "the share of each class among all rows: what one can say without looking at a row",
+    "AUROC": "the chance that a positive row gets a higher probability than a negative one: 0.5 is guessing, "
+    "1 is perfect",
+    "average precision": "how many of the rows that score highest are positive, averaged over all positives",
+    "log loss": "minus the logarithm of the probability given to the true class, on average: lower is better",
+    "NLL": "log loss: minus the logarithm of the probability given to the true class, on average",
+    "interval": "where the true number lies, with the certainty given at the end of the page, usually 95 %",
+    "balance": WORDS["balance"],
+    "shift": "other shares of the same kinds of rows, such as more rows from one site, or more hard ones",
+    "experts": "the models inside a mixture; a router weighs their answers row by row",
+    "expert": "one of the models inside a mixture; a router weighs their answers row by row",
+    "router": "the part of a mixture that gives each expert its weight, row by row",
+    "routing": "the weights that a mixture gives its experts, row by row",
+    "leads": "has the largest weight",
+    "disagree": "give probabilities that are at least 5 points apart, as far as they are asked",
+    "temperature": "one number that makes all probabilities less, or more, extreme; it changes no prediction",
+    "configuration": WORDS["S, configuration"],
+    "configurations": WORDS["S, configuration"],
+    "witness": WORDS["witness"],
+    "KL": "Kullback-Leibler divergence, how large a shift is: with 0.1 a group of 20 % of rows can become "
+    "40 %, with 0.3 55 %",
+    "effective rows": WORDS["effective rows"],
+    "auditor": WORDS["auditor"],
+    "moments": "the mean of a weight times the residual; zero where calibrated",
+    "certificate": WORDS["certificate"],
+    "certificates": WORDS["certificate"],
+    "Vacuous": "no lower than what holds whatever the labels are: it says nothing",
+    "bins": "equal steps of confidence into which rows are sorted",
+    "by chance": "a perfectly calibrated model would show about as much, as rows are few",
+}
+"""Words that explain themselves wherever the page uses them."""
 
 
 def rate_name(of: Of | str) -> str:

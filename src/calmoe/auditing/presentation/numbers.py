@@ -23,10 +23,11 @@ def in_words(estimate: Estimate) -> str:
 
 
 def cells(estimate: Estimate, *, sign: bool = False) -> tuple[Entry, Entry]:
-    """The value and its interval; a one-sided bound has no upper end. sign: show a plus."""
+    """The value and its interval; a lower bound has no upper end, and below 0 says nothing."""
     value = signed(estimate.value) if sign else number(estimate.value)
     if np.isinf(estimate.high):
-        return value, Entry(f"≥ {decimal(estimate.low)}", (estimate.low, estimate.high))
+        bound = f"≥ {decimal(estimate.low)}" if estimate.low > 0 else "not shown above 0"
+        return value, Entry(bound, (estimate.low, estimate.high))
     return value, interval(estimate.low, estimate.high, sign="+" if sign else "-")
 
 

@@ -1,12 +1,15 @@
-"""The frame of the audit's page: the title, the summary, each section's part, and the facts."""
+"""The audit's page: the first screen, the parts that answer questions, the folded details, and the facts."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calmoe.auditing.presentation.glossary import glossary
-from calmoe.auditing.presentation.summary import summary
-from calmoe.auditing.sections.section import Section
-from calmoe.render.page import Fact, Page, Picture, footer
+from calmoe.auditing.presentation.opening import opening
+from calmoe.auditing.presentation.shift_explorer import HOW, explorer_markup
+from calmoe.auditing.presentation.terms import Explainer
+from calmoe.auditing.sections.section import PageSection, Section
+from calmoe.render.page import Fact, Html, Page, Picture, asset, footer
 
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
@@ -19,16 +22,45 @@ def page(
     origin: Mapping[str, str],
 ) -> Page:
     """pictures: PNG bytes and alt text by name; origin: where the predictions come from."""
-    sections = list(sections)
+    explain, sections = Explainer(), list(sections)
     experts = f", {report.num_experts} experts" if report.num_experts > 1 else ""
-    parts = (section.page(report, _own_pictures(section, report, pictures)) for section in sections)
+    first = opening(report, origin.get("file"), explain)
+    parts = [_explorer(report, explain)] if report.explorer.factors else []
+    shown = sorted(sections, key=lambda section: section.folded)
+    parts += [part for section in shown if (part := _part(section, report, pictures, explain)) is not None]
     return Page(
         title=f"Calibration audit of {origin['file']}" if origin else "Calibration audit",
         subtitle=f"{report.rows:,} rows, {report.classes} classes{experts}",
-        summary=summary(report, sections),
-        sections=[part for part in parts if part is not None],
+        opening=first,
+        sections=parts,
         facts={**origin, **_facts(report)},
         footer=footer(),
+        style=asset(__package__, "audit.css"),
+        script=Html(asset(__package__, "audit.js") + asset(__package__, "explorer.js")),
+    )
+
+
+def _explorer(report: "AuditReport", explain: Explainer) -> PageSection:
+    return PageSection(heading="What could break it", how=explain(HOW), body=explorer_markup(report, explain))
+
+
+def _part(
+    section: Section,
+    report: "AuditReport",
+    pictures: Mapping[str, tuple[bytes, str]],
+    explain: Explainer,
+) -> PageSection | None:
+    """A section's part: how to read it, its sentences, then tables and figures."""
+    part = section.page(report, _own_pictures(section, report, pictures))
+    if part is None:
+        return None
+    point = section.summary(report)
+    text = point.text[:1].upper() + point.text[1:] if point is not None else ""
+    return replace(
+        part,
+        how=explain(str(part.how)),
+        body=Html(f"<p>{explain(text)}</p>") if text else None,
+        shut=section.folded,
     )
 
 
@@ -41,6 +73,7 @@ def _own_pictures(
 
 
 def _facts(report: "AuditReport") -> dict[str, Fact]:
+    left_out = {f"left out: {part}": why for part, why in report.left_out.items()}
     return {
         "rows": f"{report.rows:,}",
         "classes": str(report.classes),
@@ -49,5 +82,6 @@ def _facts(report: "AuditReport") -> dict[str, Fact]:
         "bins": str(report.bins),
         "level of the intervals": f"{report.level:g}",
         "seed": f"{report.seed}, which says what rows teach and what rows are judged",
+        **left_out,
         "What the words mean": glossary(),
     }

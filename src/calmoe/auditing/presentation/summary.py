@@ -1,30 +1,31 @@
-"""The audit in words: the verdict, a point a section, and what the audit left out."""
+"""The audit on a terminal: the verdict in at most twelve lines of plain words, the page's path among them."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import textwrap
 
-from calmoe.auditing.presentation.verdict import verdict
-from calmoe.auditing.sections.section import Section
-from calmoe.render.page import Point
+from calmoe.auditing.presentation.words import summary_lines
+from calmoe.auditing.verdict import Verdict
 
-if TYPE_CHECKING:
-    from calmoe.auditing.audit_report import AuditReport
-
-UNLIKE = 0.01  # a difference of probabilities that rounding does not explain
+WIDTH = 110  # characters of a line
+MOST = 11  # lines: one more says where the page is
 
 
-def summary(report: "AuditReport", sections: Iterable[Section]) -> list[Point]:
-    """The points in the order of the sections."""
-    points = [Point("In short", verdict(report))]
-    if report.unlike > UNLIKE:
-        points.append(Point("Note", _unlike(report.unlike)))
-    points += [point for section in sections if (point := section.summary(report)) is not None]
-    return points + [Point("Left out", f"{part}: {why}.") for part, why in report.left_out.items()]
+def summary(verdict: Verdict, file: str | None = None) -> str:
+    """A paragraph a question, wrapped; file: its name, for the command.
+
+    Where that is too long, what is hidden, which the first sentence tells too, is left to the page.
+    """
+    paragraphs = summary_lines(verdict, file)
+    lines = _wrapped(paragraphs)
+    if len(lines) > MOST:
+        lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])
+    return "\n".join(lines)
 
 
-def _unlike(difference: float) -> str:
-    return (
-        f"the mixture's probabilities differ from those that its routing and experts give by up to "
-        f"{difference:.3f}. That is right after a temperature; else rows, experts or classes of the file "
-        "are out of order, and all below is void."
-    )
+def _wrapped(paragraphs: list[tuple[str, str]]) -> list[str]:
+    lines: list[str] = []
+    for lead, text in paragraphs:
+        if lead == "Command":
+            lines.append(f"  {text}")
+        else:
+            lines += textwrap.wrap(f"{lead}: {text}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return lines

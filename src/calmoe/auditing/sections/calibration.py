@@ -259,7 +259,9 @@ def _numbers_table(report: "AuditReport") -> Grid:
         (label("the experts' ECE on their views, on average", "experts_ece"), *cells(numbers.experts_ece)),
     )
     shown = rows if report.num_experts > 1 else rows[:-1]
-    return Grid(f"The {subject_name(report)}", headings(("", "what"), ("estimate", "value*")), (shown,))
+    return Grid(
+        f"The {subject_name(report)}", headings(("measure", "what"), ("estimate", "value*")), (shown,)
+    )
 
 
 def _experts_table(report: "AuditReport") -> Grid:
@@ -269,7 +271,10 @@ def _experts_table(report: "AuditReport") -> Grid:
         for k, e in enumerate(report.aggregate.experts)
     )
     columns = headings(
-        ("", "who"), ("share", "share*"), ("ECE on its view", "view*"), ("ECE where it leads", "region*")
+        ("expert", "who"),
+        ("share", "share*"),
+        ("ECE on its view", "view*"),
+        ("ECE where it leads", "region*"),
     )
     event = "the class that it predicts itself" if report.of == "top" else f"label {report.judged}"
     return Grid(f"The experts, each by {event}", columns, (rows,))
@@ -282,7 +287,7 @@ def _comparison_table(report: "AuditReport") -> Grid:
         for k, e in enumerate(report.aggregate.experts)
     )
     columns = headings(
-        ("", "who"), ("balance", "balance*"), ("the mixture's ECE less that on its view", "excess*")
+        ("expert", "who"), ("balance", "balance*"), ("the mixture's ECE less that on its view", "excess*")
     )
     return Grid("The experts beside the mixture: E[r (Y − f)] is the balance", columns, (rows,))
 

@@ -261,7 +261,7 @@ def certificates_table(certificates: Certificates) -> Grid:
         ("population", "ece_high"),
         ("η", "eta"),
         ("effective rows", "effective"),
-        ("", "vacuous"),
+        ("says something?", "vacuous"),
     )
     return Grid(
         "Every certificate; the CVaR is for densities of at most Γ = exp(KL)",
@@ -281,7 +281,10 @@ def _rows(certificate: Certificate) -> tuple[tuple[Entry, ...], ...]:
             _at_most(certificate.ece[i].high),
             number(float(certificate.eta[i]), decimals=2),
             count(round(certificate.effective[i])),
-            label("vacuous", "vacuous") if certificate.vacuous[i] else label("", "says something"),
+            label(
+                "no, vacuous" if certificate.vacuous[i] else "yes",
+                "vacuous" if certificate.vacuous[i] else "",
+            ),
         )
         for i, radius in enumerate(certificate.radii)
     )

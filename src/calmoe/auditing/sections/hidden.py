@@ -293,8 +293,8 @@ def _whence(hidden: Hidden) -> str:
 def _bounds_table(hidden: Hidden, experts: int) -> Grid:
     rows: tuple[tuple[Entry, ...], ...] = (
         (label("level sets: the ECE", "level_set"), *cells(hidden.level_set)),
-        (label("configurations: E|m(S) − f|, from below", "witness"), *cells(hidden.witness, sign=True)),
-        (label("cancelled inside the bins, from below", "cancelled"), *cells(hidden.cancelled, sign=True)),
+        (label("configurations: E|m(S) − f|, from below", "witness"), *cells(_floored(hidden.witness))),
+        (label("cancelled inside the bins, from below", "cancelled"), *cells(_floored(hidden.cancelled))),
     )
     if experts > 1:
         own, routing = "the mixture's own vector alone, from below", "routing adds, from below"
@@ -308,7 +308,12 @@ def _bounds_table(hidden: Hidden, experts: int) -> Grid:
         f"p-values and bounds are the middle ones of {hidden.splits} random splits, at a level that pays "
         "for it"
     )
-    return Grid(caption, headings(("", "what"), ("estimate", "value*")), (rows,))
+    return Grid(caption, headings(("measure", "what"), ("estimate", "value*")), (rows,))
+
+
+def _floored(bound: Estimate) -> Estimate:
+    """What is bounded cannot be negative; an estimate of the bound can."""
+    return bound._replace(value=max(bound.value, 0.0))
 
 
 def _rules_table(hidden: Hidden, rate: str) -> Grid:

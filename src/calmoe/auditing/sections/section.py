@@ -90,7 +90,8 @@ class Section:
 
     name: what the progress bar shows. cost: its time relative to the other sections.
     asked: whether the caller asked for it; check: raises InputError before any section computes.
-    summary: its point of the summary; page: its part of the page, with the pictures of its figures.
+    summary: its sentences; page: its part of the page, with the pictures of its figures; folded: whether that
+    part stays shut until a reader opens it, below the open ones.
     figures, files: what it draws, and the files it adds to the audit's folder.
     """
 
@@ -99,6 +100,7 @@ class Section:
     compute: Callable[[Material, Inside], Findings]
     page: Callable[["AuditReport", Sequence[Picture]], PageSection | None]
     summary: Callable[["AuditReport"], Point | None] = lambda report: None
+    folded: bool = True
     figures: Callable[["AuditReport"], Sequence[Figure]] = lambda report: ()
     files: Callable[["AuditReport"], Mapping[str, bytes]] = lambda report: {}
     asked: Callable[[Material], bool] = lambda material: True

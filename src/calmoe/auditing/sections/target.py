@@ -124,7 +124,7 @@ def _scores_table(target: Target, rate: str) -> Grid:
         for name, scores in _populations(target).items()
     )
     columns = headings(
-        ("", "what"), (rate, "accuracy*"), ("ECE", "ece*"), ("NLL", "nll*"), ("Brier score", "brier*")
+        ("measure", "what"), (rate, "accuracy*"), ("ECE", "ece*"), ("NLL", "nll*"), ("Brier score", "brier*")
     )
     return Grid("The source, and what it says about the target", columns, (rows,))
 
@@ -217,4 +217,5 @@ SECTION = Section(
     summary=if_found("target", _summary, None),
     figures=if_found("target", _figures, []),
     page=if_found("target", _page, None),
+    folded=False,
 )

@@ -1,0 +1,170 @@
+"""Several models on one page: which to deploy and why, in one sentence; then side by side, and paired."""
+
+from calmoe.auditing.comparison import Model, ModelComparison, faults
+from calmoe.auditing.presentation.numbers import cells, headings
+from calmoe.auditing.presentation.opening import tone_of
+from calmoe.auditing.presentation.terms import Explainer
+from calmoe.auditing.presentation.words import between, headline, percent, points
+from calmoe.auditing.statistics.estimates import NONE, Estimate
+from calmoe.render.grid import Grid, label, number
+from calmoe.render.page import Html, Page, Section, asset, footer
+from calmoe.render.wording import decimal, listed
+
+
+def deploy(comparison: ModelComparison) -> str:
+    """Which to deploy and why, in one sentence."""
+    if comparison.chosen is None:
+        return "Deploy none of them: none knows more than the base rates."
+    chosen = _model(comparison, comparison.chosen)
+    others = [model for model in comparison.models if model.name != chosen.name]
+    if comparison.basis == "log loss":
+        why = f"its log loss, {decimal(chosen.nll.value)}, is surely lower than that of {_names(others)}"
+    else:
+        rivals = [model for model in others if faults(model.verdict) > faults(chosen.verdict)]
+        why = "its log loss is not shown to be above the lowest"
+        why += f", and it has fewer faults than {_names(rivals)}" if rivals else ", nor has it more faults"
+    truth = chosen.verdict
+    state = {
+        "off": f"its probabilities are off {between(truth.ece)}",
+        "may be true": "its probabilities may well be true",
+        "not decided": "too few rows tell whether its probabilities are true",
+    }[truth.truth]
+    better = [m for m in others if m.difference is not None and m.difference.accuracy.low > 0]
+    though = (
+        f", though {_names(better)} {'is' if len(better) == 1 else 'are'} right more often" if better else ""
+    )
+    return f"Deploy {chosen.name}: {why}; {state}{though}."
+
+
+def comparison_lines(comparison: ModelComparison) -> list[str]:
+    """The terminal's lines: the choice, then a line a model."""
+    lines = [deploy(comparison)]
+    for model in comparison.models:
+        verdict = model.verdict
+        worst = "not looked at" if verdict.worst is None else points(max(verdict.worst.value, 0.0))
+        lines.append(
+            f"{model.name}: {tone_of(verdict)[1].lower()}; right on {percent(verdict.accuracy.value)}, log "
+            f"loss {decimal(model.nll.value)}, off {between(verdict.ece)}, under a shift {worst}."
+        )
+    if not comparison.paired:
+        lines.append("The files hold different rows: differences between them are not paired.")
+    return lines
+
+
+def comparison_page(comparison: ModelComparison, pages: dict[str, str], facts: dict[str, str]) -> Page:
+    """pages: where each model's own page is."""
+    explain = Explainer()
+    opening = Html(
+        '<section class="verdict good" aria-labelledby="deploy"><p class="chip">Which to deploy</p>'
+        f'<h2 id="deploy">{explain(deploy(comparison))}</h2></section>'
+    )
+    against = comparison.chosen or "the one with the lowest log loss"
+    sections = [
+        Section(
+            heading="Side by side",
+            how=explain("One model a row; intervals are of each model alone."),
+            tables=[side_by_side(comparison)],
+        )
+    ]
+    if comparison.paired:
+        sections.append(
+            Section(
+                heading="Differences on the same rows",
+                how=explain(
+                    f"Each model less {against}, row by row. An interval that leaves out 0 is a difference "
+                    "that is not by chance; for log loss and ECE below 0 is better."
+                ),
+                tables=[differences(comparison)],
+            )
+        )
+    sections.append(
+        Section(
+            heading="Each model",
+            how="What its own audit says.",
+            tables=[verdicts(comparison)],
+            links={f"the page of {name}": link for name, link in pages.items()},
+            notes=[] if comparison.paired else ["The files hold different rows: nothing is paired."],
+        )
+    )
+    return Page(
+        title=f"Audit of {listed([model.name for model in comparison.models])}",
+        subtitle=f"{len(comparison.models)} models",
+        opening=opening,
+        sections=sections,
+        facts=facts,
+        footer=footer(),
+        style=asset(__package__, "audit.css"),
+        script=asset(__package__, "audit.js"),
+    )
+
+
+def side_by_side(comparison: ModelComparison) -> Grid:
+    """Accuracy, log loss, ECE, what is hidden, the worst under a shift, and skill."""
+    rows = tuple(
+        (
+            label(model.name, model.name),
+            label(tone_of(model.verdict)[1], model.verdict.truth),
+            *cells(model.verdict.accuracy),
+            *cells(model.nll),
+            *cells(model.verdict.ece),
+            label(model.verdict.hidden, model.verdict.hidden),
+            label(model.verdict.fragility, model.verdict.fragility),
+            number((model.verdict.worst or NONE).value),
+            number(_finite(model.verdict.log_skill).value),
+        )
+        for model in comparison.models
+    )
+    columns = headings(
+        ("model", "model"),
+        ("verdict", "verdict"),
+        ("accuracy", "accuracy*"),
+        ("log loss", "nll*"),
+        ("ECE", "ece*"),
+        ("hidden?", "hidden"),
+        ("fragile?", "fragility"),
+        ("error under a shift", "worst"),
+        ("skill", "log_skill"),
+    )
+    caption = (
+        "Skill is the share of the base rates' log loss that the model takes away: 1 is perfect, 0 is none"
+    )
+    return Grid(caption, columns, (rows,))
+
+
+def differences(comparison: ModelComparison) -> Grid:
+    """Each model less the chosen one."""
+    rows = tuple(
+        (
+            label(model.name, model.name),
+            *cells(model.difference.accuracy, sign=True),
+            *cells(model.difference.nll, sign=True),
+            *cells(model.difference.ece, sign=True),
+        )
+        for model in comparison.models
+        if model.difference is not None
+    )
+    columns = headings(("model", "model"), ("accuracy", "accuracy*"), ("log loss", "nll*"), ("ECE", "ece*"))
+    return Grid(
+        "Accuracy and log loss are paired; the ECE's interval is wide, as it cannot be", columns, (rows,)
+    )
+
+
+def verdicts(comparison: ModelComparison) -> Grid:
+    """One sentence a model."""
+    rows = tuple(
+        (label(model.name, model.name), label(headline(model.verdict), model.verdict.truth))
+        for model in comparison.models
+    )
+    return Grid("The verdicts", headings(("model", "model"), ("verdict", "verdict")), (rows,))
+
+
+def _finite(estimate: Estimate) -> Estimate:
+    return estimate if abs(estimate.value) < float("inf") else NONE
+
+
+def _model(comparison: ModelComparison, name: str) -> Model:
+    return next(model for model in comparison.models if model.name == name)
+
+
+def _names(models: list[Model]) -> str:
+    return listed([model.name for model in models])

@@ -1,0 +1,72 @@
+"""The page's first screen: the verdict in one sentence, one diagram, the skill, and the one thing to do."""
+
+from typing import TYPE_CHECKING
+
+from calmoe.auditing.presentation.diagram import reliability_svg
+from calmoe.auditing.presentation.terms import Explainer
+from calmoe.auditing.presentation.words import (
+    action_line,
+    command,
+    groups_line,
+    headline,
+    hidden_line,
+    skill_line,
+    target_line,
+    threat_line,
+)
+from calmoe.auditing.verdict import Verdict
+from calmoe.render.page import Html, templates
+
+if TYPE_CHECKING:
+    from calmoe.auditing.audit_report import AuditReport
+
+CAPTION = "A dot is a group of rows that it calls equally sure, larger for more rows, with its interval."
+
+
+def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html:
+    """file: its name, for the command."""
+    verdict = report.verdict
+    tone, chip = tone_of(verdict)
+    questions = {
+        "For whom not?": groups_line(verdict) or "the file names no groups: add a column to see.",
+        "Does the average hide something?": hidden_line(verdict),
+        "What could break it?": threat_line(verdict),
+        "And on the target?": target_line(verdict),
+    }
+    answers = [(question, explain(_sentence(line))) for question, line in questions.items() if line]
+    return Html(
+        templates(__package__)
+        .get_template("opening.html")
+        .render(
+            tone=tone,
+            chip=chip,
+            headline=explain(headline(verdict)),
+            skill=explain(_sentence(skill_line(verdict))),
+            diagram=reliability_svg(report.surface.diagram, report.of),
+            caption=explain(CAPTION),
+            answers=answers,
+            action=explain(action_line(verdict)),
+            words=command(verdict, file).split(" "),
+        )
+    )
+
+
+def tone_of(verdict: Verdict) -> tuple[str, str]:
+    """good, warn or bad, and the same in two or three words: colour alone says nothing."""
+    if verdict.out_of_order:
+        return "bad", "Check the file"
+    if verdict.worth in ("little", "none"):
+        return "bad", "Next to useless"
+    if verdict.truth == "not decided":
+        return "warn", "Not decided"
+    if verdict.truth == "off" and not verdict.slight:
+        return "bad", "Not true"
+    if verdict.truth == "off":
+        return "warn", "Slightly off"
+    if verdict.hidden == "hidden" or verdict.groups_off or verdict.fragility == "fragile":
+        return "warn", "True on average only"
+    return "good", "May well be true"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

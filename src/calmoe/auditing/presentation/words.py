@@ -1,0 +1,247 @@
+"""The verdict in plain words. Each function turns fields of the `Verdict` into a sentence, and adds nothing.
+
+No Greek, no jargon: errors are in points of a hundred, shifts are a group that grows.
+"""
+
+import math
+import shlex
+
+from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.verdict import FILE, GroupOff, Verdict
+from calmoe.render.wording import decimal, listed, many, shortened
+
+GROUP = 0.2  # the share of rows of the group that explains how large a shift is
+NAMES = {
+    "routing": "a repair by expert",
+    "temperature": "one temperature",
+    "isotonic": "isotonic regression",
+    "vector": "vector scaling",
+    "matrix": "matrix scaling",
+}
+
+
+def points(share: float) -> str:
+    """
+    >>> points(0.0174), points(0.3), points(0.0001)
+    ('1.7 points', '30 points', '0.0 points')
+    """
+    return f"{decimal(100 * share, 1 if abs(share) < 0.1 else 0)} points"
+
+
+def between(estimate: Estimate) -> str:
+    """
+    >>> between(Estimate(0.0174, 0.012, 0.023, 0.003)), between(Estimate(0.0, 0.0, 0.02, 0.003))
+    ('by 1.7 points (1.2 to 2.3)', 'by 2.0 points at most')
+    """
+    low, high = max(estimate.low, 0.0), estimate.high
+    if low == 0:
+        return f"by {points(high)} at most"
+    return f"by {points(estimate.value)} ({points(low).split()[0]} to {points(high).split()[0]})"
+
+
+def percent(share: float, decimals: int | None = None) -> str:
+    """
+    >>> percent(0.907), percent(0.0031), percent(1.0), percent(0.395, 0)
+    ('90.7\xa0%', '0.31\xa0%', '100\xa0%', '40\xa0%')
+    """
+    if math.isnan(share):
+        return "–"
+    if decimals is None:
+        decimals = 0 if share in (0.0, 1.0) else 2 if share < 0.01 else 1
+    return f"{100 * share:.{decimals}f}\N{NO-BREAK SPACE}%"
+
+
+def grown(kl: float) -> float:
+    """The share of rows that a group of 20 % can grow to within this Kullback-Leibler divergence.
+
+    >>> round(grown(0.1), 2), round(grown(0.3), 2), grown(0.0)
+    (0.4, 0.55, 0.2)
+    """
+    low, high = GROUP, 1.0
+    if kl <= 0:
+        return GROUP
+    for _ in range(60):
+        share = (low + high) / 2
+        rest = (1 - share) * math.log((1 - share) / (1 - GROUP)) if share < 1 else 0.0
+        spent = share * math.log(share / GROUP) + rest
+        low, high = (share, high) if spent <= kl else (low, share)
+    return low
+
+
+def headline(verdict: Verdict) -> str:
+    """The whole verdict in one sentence."""
+    if verdict.out_of_order:
+        return (
+            "Check the file first: its probabilities are not those of its experts and weights. That is right "
+            "after a temperature; else rows, experts or classes are out of order."
+        )
+    if verdict.worth in ("little", "none"):
+        quality = {
+            "may be true": "The probabilities may well be true",
+            "off": f"The probabilities are off {between(verdict.ece)}",
+            "not decided": "Too few rows tell whether the probabilities are true",
+        }[verdict.truth]
+        joint = "and" if verdict.truth == "off" else "but"
+        return f"{quality}, {joint} the model is next to useless: it knows hardly more than the base rates."
+    if verdict.truth == "not decided":
+        return f"{many(verdict.rows, 'row')} are too few to tell whether the probabilities are true."
+    if verdict.truth == "off":
+        size = "slightly off" if verdict.slight else "not true"
+        return f"The probabilities are {size}: {_off(verdict)}{_besides(verdict)}."
+    return f"The probabilities may well be true{_but(verdict)}."
+
+
+def _off(verdict: Verdict) -> str:
+    if verdict.side == "both ways":
+        return f"they are off {between(verdict.ece)}, too high here and too low there"
+    if verdict.judged != "top":
+        said, real = percent(verdict.confidence), percent(verdict.rate.value)
+        return f"they are {verdict.side}, {said} on average where {real} of rows are {verdict.judged}"
+    word = "overconfident" if verdict.side == "too high" else "underconfident"
+    said, real = percent(verdict.confidence), percent(verdict.rate.value)
+    return f"the model is {word}, {said} sure on average and right {real} of the time"
+
+
+def _besides(verdict: Verdict) -> str:
+    return "; on some kinds of rows they are further off" if verdict.hidden == "hidden" else ""
+
+
+def _but(verdict: Verdict) -> str:
+    """What stands against probabilities that may be true on average."""
+    average = f" on average, off {between(verdict.ece)}"
+    if verdict.hidden == "hidden":
+        return f"{average}, but only because errors cancel: a shift in the mix of rows can break them"
+    if verdict.groups_off:
+        return f"{average}, but not for {_names(verdict.groups_off)}"
+    if verdict.fragility == "fragile":
+        return f"{average}, but a shift in the mix of rows breaks them"
+    if verdict.fragility == "steady" and verdict.hidden == "nothing found":
+        return f": they are off {between(verdict.ece)}, and no shift that was tried breaks them"
+    return f": they are off {between(verdict.ece)}"
+
+
+def skill_line(verdict: Verdict) -> str:
+    """What the model knows, in one line."""
+    no_more = verdict.gain.low <= 0 and verdict.worth == "useful"
+    text = (
+        f"right on {percent(verdict.accuracy.value)} of rows, where always naming the most frequent class is "
+        f"right on {percent(verdict.majority.value)}"
+    )
+    if verdict.auroc is not None and not math.isnan(verdict.auroc.value):
+        text += f". AUROC {decimal(verdict.auroc.value, 2)} (0.5 is chance, 1 perfect)"
+    worth = {
+        "useful": "Some: it tells rows apart, but is right no more often" if no_more else "Useful",
+        "spoiled": "Useful by its ranking, but its probabilities are worse than the base rates",
+        "little": "Next to none",
+        "none": "None: the base rates do better",
+        "not decided": "Not decided",
+    }[verdict.worth]
+    return f"{worth}. It is {text}." if ":" in worth else f"{worth}: {text}."
+
+
+def groups_line(verdict: Verdict) -> str | None:
+    """For whom the probabilities are not true; None where the file names no groups."""
+    if not verdict.grouped:
+        return None
+    few = verdict.groups_unknown
+    known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
+    if verdict.groups_worse:
+        worse = [f"{group.name}, off {between(group.ece)}" for group in verdict.groups_worse[:3]]
+        more = len(verdict.groups_worse) - 3
+        return f"worst for {'; '.join([*worse, f'{more} more'] if more > 0 else worse)}.{known}"
+    if verdict.groups_off and verdict.truth != "off":
+        return f"not true for {_names(verdict.groups_off)}.{known}"
+    if verdict.truth == "off":
+        return f"no group is surely worse than the others.{known}"
+    return f"no group was found for which they are not true.{known}"
+
+
+def _names(groups: tuple[GroupOff, ...]) -> str:
+    return listed(shortened([group.name for group in groups]))
+
+
+def hidden_line(verdict: Verdict) -> str | None:
+    """What an average cannot see; None where nothing was looked at."""
+    if verdict.hidden == "not looked at":
+        return None
+    if verdict.hidden == "nothing found":
+        return "nothing was found hidden behind the average."
+    if verdict.hidden == "not decided":
+        return "not decided: more rows would tell whether errors hide behind the average."
+    by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
+    source = {
+        "routing": " Router and experts tell which.",
+        "prediction": " Their other probabilities tell which.",
+        "both": " Their other probabilities tell which, router and experts tell more.",
+    }.get(verdict.origin or "", "")
+    return f"rows of equal probability differ in how often they come true{by}.{source}"
+
+
+def threat_line(verdict: Verdict) -> str:
+    """What a shift does."""
+    if verdict.worst is None:
+        few = f"{many(verdict.rows, 'row')} are too few"
+        return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
+    size = f"If a group of {percent(GROUP, 0)} of rows grows to {percent(grown(verdict.shift), 0)}"
+    low, high = (points(max(end, 0.0)) for end in (verdict.worst.low, verdict.worst.high))
+    if verdict.fragility == "fragile":
+        return f"a shift in the mix of rows. {size}, the error can reach {low} or more."
+    if verdict.fragility == "steady":
+        return f"no shift that was tried. {size}, the worst error is at most {high}."
+    return f"not decided. {size}, the worst error is between {low} and {high}."
+
+
+def target_line(verdict: Verdict) -> str | None:
+    """What to expect on the target; None where none was given."""
+    there = verdict.elsewhere
+    if there is None:
+        return None
+    known = ""
+    if there.accuracy is not None and there.ece is not None:
+        known = f"{percent(there.accuracy.value)} come true, off {between(there.ece)}"
+    if there.state == "unlike":
+        return "nothing can be predicted: too few of the audited rows are like those."
+    if there.state == "contradicted":
+        return "labels from there contradict any prediction" + (f"; by them {known}." if known else ".")
+    return f"{known}, if such rows come true as often there as here."
+
+
+def action_line(verdict: Verdict) -> str:
+    """What to do, and why."""
+    if verdict.out_of_order:
+        return "Put the file's rows, experts and classes in order, then audit again."
+    kind, mended = verdict.action.kind, verdict.mended
+    if kind == "repair" and mended is not None:
+        gain = "leaves" if verdict.truth == "off" else "lowers the log loss and leaves"
+        return (
+            f"Repair them: {NAMES.get(mended.name, mended.name)} {gain} them off {between(mended.after)} "
+            "on new rows."
+        )
+    if kind == "train":
+        return "Train a better model: no repair of probabilities adds knowledge."
+    if kind == "collect":
+        return "Label more rows like these and audit again."
+    if kind == "watch" and verdict.truth == "off":
+        return "Do not rely on the numbers; no repair was shown to help. Check new data before you use them."
+    if kind == "watch":
+        return "Use them on rows like these only, and check every new kind of data first."
+    return "Use them as they are, and check new data now and then."
+
+
+def command(verdict: Verdict, file: str | None = None) -> str:
+    """The recommended command, for this file."""
+    return verdict.action.command.replace(FILE, shlex.quote(file)) if file else verdict.action.command
+
+
+def summary_lines(verdict: Verdict, file: str | None = None) -> list[tuple[str, str]]:
+    """What each paragraph of the terminal's summary is about, and its words; the command comes last."""
+    lines = [("Verdict", headline(verdict)), ("Skill", skill_line(verdict))]
+    for lead, line in (("For whom not", groups_line(verdict)), ("Hidden", hidden_line(verdict))):
+        lines += [(lead, line)] if line else []
+    return [
+        *lines,
+        ("What could break it", threat_line(verdict)),
+        *([("On the target", target)] if (target := target_line(verdict)) else []),
+        ("What to do", action_line(verdict)),
+        ("Command", command(verdict, file)),
+    ]

@@ -1,0 +1,229 @@
+"""The audit's section on groups: for whom are the probabilities true, and for whom not?
+
+Every value of every column of groups is listed, small groups too: their intervals are wide, and `state` says
+how little is known. Intervals hold for all groups together, ECE and balance both (level 1 − (1 − level)/2G
+each), so that many groups do not make a false finding likely.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.presentation.glossary import rate_name
+from calmoe.auditing.presentation.numbers import cells, headings
+from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.statistics.estimates import (
+    NONE,
+    Estimate,
+    binned_gap,
+    normal,
+    proportion,
+    spread,
+    within,
+)
+from calmoe.defaults import BINS, LEVEL
+from calmoe.metrics.groups import column_groups
+from calmoe.render.grid import Grid, count, label, number
+from calmoe.render.page import Picture, Point
+from calmoe.render.wording import listed, many, shortened
+
+if TYPE_CHECKING:
+    from calmoe.auditing.audit_report import AuditReport
+
+MOST_VALUES = 100  # of a column of words: with more it names rows, not groups
+MOST_GROUPS = 300  # judged one by one
+UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
+State = Literal["off", "may be true", "too few rows"]
+
+
+def judged(ece: Estimate, balance: Estimate) -> State:
+    """Whether rows are surely off, may be true, or are too few to say."""
+    if ece.low > 0 or balance.low > 0 or balance.high < 0:
+        return "off"
+    return "may be true" if ece.high <= UNTOLD else "too few rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The rows of one group: E[Y], the mean of f, the ECE at equal-width bins, and E[Y − f].
+
+    state: off (an interval leaves out 0), may be true, or too few rows to say.
+    """
+
+    name: str
+    column: str
+    rows: int
+    accuracy: Estimate
+    confidence: float
+    ece: Estimate
+    balance: Estimate
+    state: State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """Every group, worst ECE first and those of few rows last; `unlisted` columns by name, and why."""
+
+    groups: tuple[Group, ...]
+    unlisted: dict[str, str]
+
+    @property
+    def off(self) -> tuple[Group, ...]:
+        return tuple(group for group in self.groups if group.state == "off")
+
+    @property
+    def unknown(self) -> tuple[Group, ...]:
+        return tuple(group for group in self.groups if group.state == "too few rows")
+
+
+def group_rows(columns: Mapping[str, np.ndarray]) -> dict[tuple[str, str], np.ndarray]:
+    """Masks by column and name of the group; a column of truth values has two groups.
+
+    >>> list(group_rows({"hard": np.array([True, False]), "site": np.array(["a", "b"])}))
+    [('hard', 'hard'), ('hard', 'not hard'), ('site', 'site a'), ('site', 'site b')]
+    """
+    masks: dict[tuple[str, str], np.ndarray] = {}
+    for column, own in column_groups(columns, MOST_VALUES).items():
+        if columns[column].dtype == bool:
+            masks |= {(column, column): own[column], (column, f"not {column}"): ~own[column]}
+        else:
+            masks |= {(column, f"{column} {value}"): mask for value, mask in own.items()}
+    return masks
+
+
+def groups(
+    configurations: Configurations,
+    columns: Mapping[str, np.ndarray],
+    *,
+    bins: int = BINS,
+    level: float = LEVEL,
+) -> Groups:
+    """Judge each group of the file's columns of words, truth values or few whole numbers."""
+    masks = group_rows(columns)
+    each, index = 1 - (1 - level) / (2 * max(len(masks), 1)), configurations.bins(bins)
+    largest = sorted(masks, key=lambda key: -int(masks[key].sum()))[:MOST_GROUPS]
+    found = [_group(key, configurations, masks[key], index, bins, each) for key in largest]
+    found.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
+    left = {name: _why(values) for name, values in columns.items() if name not in {c for c, _ in masks}}
+    if len(masks) > MOST_GROUPS:
+        left["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(masks)} groups are listed"
+    return Groups(groups=tuple(found), unlisted=left)
+
+
+def _why(values: np.ndarray) -> str:
+    if values.dtype.kind in "USiu":
+        return f"{len(np.unique(values)):,} different values: too many for groups"
+    return "measurements, not groups"
+
+
+def _group(
+    key: tuple[str, str],
+    configurations: Configurations,
+    mask: np.ndarray,
+    index: np.ndarray,
+    bins: int,
+    level: float,
+) -> Group:
+    (column, name), rows = key, np.flatnonzero(mask)
+    if not len(rows):
+        return Group(
+            name=name,
+            column=column,
+            rows=0,
+            accuracy=NONE,
+            confidence=float("nan"),
+            ece=NONE,
+            balance=NONE,
+            state="too few rows",
+        )
+    confidence, outcome = configurations.confidence[rows], configurations.known_outcome[rows]
+    residual, noise = outcome - confidence, confidence * (1 - confidence)
+    ece = binned_gap(residual, index[rows], bins, level=level, noise=noise)
+    balance = within(normal(float(residual.mean()), spread(residual, noise), level), -1.0, 1.0)
+    return Group(
+        name=name,
+        column=column,
+        rows=len(rows),
+        accuracy=proportion(float(outcome.mean()), len(rows), level),
+        confidence=float(confidence.mean()),
+        ece=ece,
+        balance=balance,
+        state=judged(ece, balance),
+    )
+
+
+# --- how the report shows it --------------------------------------------------------------------------------
+
+
+def sentences(groups: Groups) -> str:
+    """How many groups are off, may be true, or have too few rows."""
+    names = [group.name for group in groups.off]
+    text = f"{many(len(groups.groups), 'group')}: "
+    text += f"{listed(shortened(names))} {'is' if len(names) == 1 else 'are'} off" if names else "none is off"
+    if groups.unknown:
+        text += f"; {many(len(groups.unknown), 'group')} with too few rows to say"
+    return f"{text}."
+
+
+def group_table(groups: Sequence[Group], rate: str) -> Grid:
+    """One group a row; rate: what E[Y] is called."""
+    rows = tuple(
+        (
+            label(group.name, group.name),
+            count(group.rows),
+            label(_said(group), group.state),
+            *cells(group.accuracy),
+            number(group.confidence),
+            *cells(group.ece),
+            *cells(group.balance, sign=True),
+        )
+        for group in groups
+    )
+    columns = headings(
+        ("group", "group"),
+        ("rows", "rows"),
+        ("are they true?", "state"),
+        (rate, "accuracy*"),
+        ("confidence", "confidence"),
+        ("ECE", "ece*"),
+        ("balance", "balance*"),
+    )
+    return Grid(
+        "Every group, the worst calibrated first; intervals hold for all groups together", columns, (rows,)
+    )
+
+
+def _said(group: Group) -> str:
+    if group.state != "off":
+        return group.state if group.rows else "no rows"
+    if group.balance.high < 0:
+        return "overconfident"
+    return "underconfident" if group.balance.low > 0 else "off both ways"
+
+
+def _compute(material: Material, inside: Inside) -> Findings:
+    columns = material.predictions.groups
+    found = groups(material.configurations, columns, bins=material.bins, level=material.level)
+    return Findings({"groups": found})
+
+
+def _summary(report: "AuditReport") -> Point | None:
+    return Point("Groups", sentences(report.groups)) if report.groups.groups else None
+
+
+def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
+    if not report.groups.groups and not report.groups.unlisted:
+        return None
+    return PageSection(
+        heading="For whom not?",
+        how="Is it right as often as it says, group by group? A group of few rows has a wide interval: "
+        "little is known about it, and that is said.",
+        tables=[group_table(report.groups.groups, rate_name(report.judged))] if report.groups.groups else [],
+        notes=[f"{column}: {why}." for column, why in report.groups.unlisted.items()],
+    )
+
+
+SECTION = Section(name="groups", cost=0.3, compute=_compute, summary=_summary, page=_page, folded=False)

@@ -1,0 +1,279 @@
+"""The verdict: one structured answer from a report's numbers, from which summary, page and JSON are written.
+
+Are the probabilities true, by how much and which way are they off? Is the model any good? For whom not? Is
+something hidden, and from where? Would a shift break it? What is the one thing to do? Where the evidence is
+undecided, so is the verdict. Every sentence elsewhere follows from these fields, so none contradicts another.
+
+The sections' own fields are read by the small functions at the end, and nowhere else.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from calmoe.auditing.sections.fragility import quoted
+from calmoe.auditing.sections.groups import Group, judged
+from calmoe.auditing.sections.skill import Worth
+from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
+from calmoe.metrics.checks import Of
+
+if TYPE_CHECKING:
+    from calmoe.auditing.audit_report import AuditReport
+
+Truth = Literal["may be true", "off", "not decided"]
+Side = Literal["too high", "too low", "both ways"]
+Hiding = Literal["hidden", "nothing found", "not decided", "not looked at"]
+Origin = Literal["routing", "prediction", "both", "not decided"]
+Steadiness = Literal["fragile", "steady", "not decided", "not looked at"]
+Kind = Literal["repair", "collect", "train", "watch", "use"]
+
+SLIGHT = 0.03  # an ECE that is surely below it is small, even where it is surely not zero
+ORIGINS: dict[str, Origin] = {"mixture's own vector": "prediction", "routing": "routing", "both": "both"}
+UNLIKE = 0.01  # a difference of probabilities that rounding does not explain
+DOUBTFUL = 0.2  # a p-value below it, but not below 0.05, decides nothing
+FILE = "FILE"  # stands in commands for the audited file
+
+
+class GroupOff(NamedTuple):
+    """A group whose probabilities are off."""
+
+    name: str
+    rows: int
+    side: Side
+    ece: Estimate
+
+
+class Action(NamedTuple):
+    """The one thing to do, and its command, in which FILE stands for the audited file."""
+
+    kind: Kind
+    command: str
+
+
+class Mended(NamedTuple):
+    """A repair that helps: its name, and the ECE before and after it, on rows that it was not fitted on."""
+
+    name: str
+    before: Estimate
+    after: Estimate
+
+
+class Elsewhere(NamedTuple):
+    """What the audited rows say about a target: predicted, contradicted by labels from there, or nothing."""
+
+    state: Literal["predicted", "contradicted", "unlike"]
+    accuracy: Estimate | None
+    ece: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the audit concludes; estimates are those of the sections.
+
+    truth: off, may be true (calibrated predictions could look like this), or not decided (too few rows).
+    side: which way the probabilities are off; slight: surely by less than 3 points. worth: as `Skill.worth`.
+    groups_off: groups that are surely off, worst first; groups_worse: those of them that are surely worse
+    than all rows together; groups_unknown: groups of too few rows.
+    hidden: rows of equal probability differ, on average by `hidden_by` at least; origin: what tells them
+    apart. fragility: whether other shares of the same rows, KL `shift` away, surely double the error (an
+    error below 0.01 counts as 0.01); worst: the error that one of them brings. not_looked_at: why neither was
+    looked for.
+    routed: whether the routing differs between rows at all. elsewhere: of the target, where one was given.
+    mended: the recommended repair.
+    """
+
+    rows: int
+    judged: Of | str
+    mixed: bool
+    routed: bool
+    truth: Truth
+    side: Side | None
+    slight: bool
+    ece: Estimate
+    balance: Estimate
+    rate: Estimate
+    confidence: float
+    worth: Worth
+    accuracy: Estimate
+    majority: Estimate
+    gain: Estimate
+    log_skill: Estimate
+    auroc: Estimate | None
+    grouped: bool
+    groups_off: tuple[GroupOff, ...]
+    groups_worse: tuple[GroupOff, ...]
+    groups_unknown: tuple[str, ...]
+    hidden: Hiding
+    hidden_by: Estimate | None
+    origin: Origin | None
+    fragility: Steadiness
+    shift: float
+    worst: Estimate | None
+    not_looked_at: Literal["few rows", "one model"] | None
+    out_of_order: bool
+    elsewhere: Elsewhere | None
+    mended: Mended | None
+    action: Action
+
+
+def make_verdict(report: "AuditReport") -> Verdict:
+    """The verdict of a report.
+
+    >>> from calmoe.auditing import audit
+    >>> from calmoe.worlds.binary import cancelling
+    >>> verdict = make_verdict(audit(cancelling(seed=0).sample(4000, seed=0)))
+    >>> verdict.truth, verdict.hidden, verdict.fragility, verdict.worth
+    ('may be true', 'hidden', 'fragile', 'useful')
+    """
+    aggregate, skill = report.aggregate, report.skill
+    truth = _truth(aggregate.ece, aggregate.balance)
+    off = tuple(_group_off(group) for group in report.groups.off)
+    hidden, hidden_by, origin = read_hidden(report)
+    steadiness, shift, worst = read_fragility(report)
+    mended = read_repair(report, truth)
+    return Verdict(
+        rows=report.rows,
+        judged=report.judged,
+        mixed=report.num_experts > 1,
+        routed=report.routed,
+        truth=truth,
+        side=_side(aggregate.balance) if truth == "off" else None,
+        slight=aggregate.ece.high < SLIGHT and abs(aggregate.balance.value) < SLIGHT,
+        ece=aggregate.ece,
+        balance=aggregate.balance,
+        rate=aggregate.accuracy,
+        confidence=aggregate.accuracy.value - aggregate.balance.value,
+        worth=skill.worth,
+        accuracy=skill.accuracy,
+        majority=skill.majority,
+        gain=skill.gain,
+        log_skill=skill.log_skill,
+        auroc=skill.auroc,
+        grouped=bool(report.groups.groups),
+        groups_off=off,
+        groups_worse=tuple(group for group in off if group.ece.low > aggregate.ece.value),
+        groups_unknown=tuple(group.name for group in report.groups.unknown),
+        hidden=hidden,
+        hidden_by=hidden_by,
+        origin=origin,
+        fragility=steadiness,
+        shift=shift,
+        worst=worst,
+        not_looked_at=_why_not(report) if hidden == "not looked at" else None,
+        out_of_order=report.unlike > UNLIKE,
+        elsewhere=read_target(report),
+        mended=mended,
+        action=_action(truth, skill.worth, off, hidden, steadiness, mended),
+    )
+
+
+def _why_not(report: "AuditReport") -> Literal["few rows", "one model"]:
+    return "few rows" if report.rows < FEWEST_TO_LEARN else "one model"
+
+
+def _truth(ece: Estimate, balance: Estimate) -> Truth:
+    states: dict[str, Truth] = {"off": "off", "may be true": "may be true", "too few rows": "not decided"}
+    return states[judged(ece, balance)]
+
+
+def _side(balance: Estimate) -> Side:
+    return "too high" if balance.high < 0 else "too low" if balance.low > 0 else "both ways"
+
+
+def _group_off(group: Group) -> GroupOff:
+    return GroupOff(group.name, group.rows, _side(group.balance), group.ece)
+
+
+def _action(
+    truth: Truth,
+    worth: Worth,
+    off: tuple[GroupOff, ...],
+    hidden: Hiding,
+    steadiness: Steadiness,
+    mended: Mended | None,
+) -> Action:
+    """The first that applies: a better model, a repair, more rows, a look at new data, or nothing."""
+    if worth in ("little", "none"):
+        return Action("train", "calmoe train DATA --label LABEL")
+    if mended is not None:
+        return Action("repair", f"calmoe repair {FILE} --out calibrator.json")
+    if truth == "not decided":
+        return Action("collect", "calmoe audit MORE_ROWS")
+    if truth == "off" or off or hidden == "hidden" or steadiness == "fragile":
+        return Action("watch", f"calmoe audit {FILE} --target NEW_ROWS")
+    return Action("use", f"calmoe audit {FILE} --target NEW_ROWS")
+
+
+# --- what the verdict reads from sections that others write -------------------------------------------------
+
+
+def read_hidden(report: "AuditReport") -> tuple[Hiding, Estimate | None, Origin | None]:
+    """Whether something is hidden, by how much at least, and what shows it."""
+    hidden = report.hidden
+    if hidden is None:
+        return "not looked at", None, None
+    decided = getattr(hidden, "decided", None)
+    if decided is None:
+        decided = not 0.05 <= hidden.p_hidden < DOUBTFUL
+    if not decided:
+        return "not decided", None, None
+    if hidden.p_hidden >= 0.05:
+        return "nothing found", None, None
+    by = hidden.witness if hidden.witness.low > 0 else None
+    origin = ORIGINS.get(getattr(hidden, "origin", None) or "", "not decided")
+    if not report.routed and origin in ("routing", "both"):
+        origin = "prediction"  # a constant routing tells no rows apart
+    return "hidden", by, origin
+
+
+def read_fragility(report: "AuditReport") -> tuple[Steadiness, float, Estimate | None]:
+    """Whether a shift of the quoted size surely doubles the error, the size, and the error it brings."""
+    fragility = report.fragility
+    if fragility is None:
+        return "not looked at", 0.1, None
+    curve = fragility.configurations
+    at = quoted(curve.radii)
+    error, shift = curve.error[at], float(curve.radii[at])
+    if not getattr(fragility, "decided", True):
+        return "not decided", shift, error
+    if error.low > fragility.doubled:
+        return "fragile", shift, error
+    return ("steady" if error.high <= fragility.doubled else "not decided"), shift, error
+
+
+def read_target(report: "AuditReport") -> Elsewhere | None:
+    """What is predicted for a target; where labels contradict it, what they say themselves."""
+    target = report.target
+    if target is None:
+        return None
+    test, scores = target.plausibility, target.predicted
+    if test is not None and test.p_value < 0.05:
+        if target.actual is None:
+            return Elsewhere("contradicted", None, None)
+        return Elsewhere("contradicted", target.actual.accuracy, target.actual.ece)
+    return Elsewhere("predicted", scores.accuracy, scores.ece) if scores else Elsewhere("unlike", None, None)
+
+
+def read_repair(report: "AuditReport", truth: Truth) -> Mended | None:
+    """The recommended repair; never one that surely raises the ECE."""
+    repair: Any = report.repair
+    if repair is None:
+        return None
+    if hasattr(repair, "recommended"):
+        if repair.recommended is None:
+            return None
+        before, after = repair.before.ece.value, repair.after.ece.value
+        found = Mended(repair.recommended, before, after)
+        return found if helps(before, after) else None
+    before, usable = report.aggregate.ece, repair.fitted.temperature_.status_ != "uninformative"
+    after = repair.ece.repaired
+    if repair.status == "repaired" and repair.nll.change.high < 0 and helps(before, after):
+        return Mended("routing", before, after)
+    after = repair.ece.temperature
+    lower = truth == "off" and after.value < before.value
+    return Mended("temperature", before, after) if usable and lower and helps(before, after) else None
+
+
+def helps(before: Estimate, after: Estimate) -> bool:
+    """Whether the ECE is not shown to rise."""
+    return after.low <= before.value

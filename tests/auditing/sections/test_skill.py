@@ -1,0 +1,74 @@
+"""Skill: what a model knows beyond the base rates."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+from calmoe import worlds
+from calmoe.auditing.sections.skill import skill
+from calmoe.predictions import Predictions
+
+
+def rare(n=20_000, auc_shift=0.0, seed=0):
+    """Calibrated probabilities of a rare class; the larger the shift, the more they tell."""
+    random = np.random.default_rng(seed)
+    logit = -4.8 + auc_shift * random.normal(size=n)
+    p = 1 / (1 + np.exp(-logit))
+    return Predictions.from_probs(np.stack([1 - p, p], axis=1), (random.random(n) < p).astype(int))
+
+
+def test_the_numbers_are_those_of_the_definitions():
+    given = worlds.multiclass.calibrated(0).sample(1500, seed=0)
+    found, labels = skill(given), given.labels.numpy()
+    shares = np.bincount(labels, minlength=5) / len(labels)
+    probs = given.output.probs.double().numpy()
+    assert found.nll == pytest.approx(log_loss(labels, probs, labels=range(5)), rel=1e-4)
+    base = log_loss(labels, np.tile(shares, (len(labels), 1)), labels=range(5))
+    assert found.base_nll == pytest.approx(base, rel=1e-9)
+    assert found.log_skill.value == pytest.approx(1 - found.nll / base, rel=1e-9)
+    assert found.majority.value == shares.max()
+    hits = (probs.argmax(1) == labels).mean()
+    assert found.gain.value == pytest.approx(hits - shares.max(), abs=1e-12)
+    assert found.auroc is None
+
+
+def test_a_calibrated_model_that_knows_next_to_nothing_is_called_that():
+    found = skill(rare(auc_shift=0.1))
+    assert found.accuracy.value > 0.98
+    assert found.auroc.value < 0.6
+    assert found.worth == "little"
+    assert skill(rare(auc_shift=1.5)).worth == "useful"
+
+
+def test_a_model_worse_than_the_base_rates_has_none():
+    random = np.random.default_rng(0)
+    probs = random.dirichlet([0.3, 0.3], 2000)
+    assert skill(Predictions.from_probs(probs, random.integers(0, 2, 2000))).worth == "none"
+
+
+def test_a_class_of_many_is_ranked_when_asked_for():
+    given = worlds.multiclass.calibrated(0).sample(1500, seed=0)
+    found = skill(given, of=2)
+    assert found.positive == 2
+    assert found.base_rate == pytest.approx(float((given.labels == 2).double().mean()))
+    assert found.auroc.low <= found.auroc.value <= found.auroc.high
+
+
+def test_a_label_of_probability_zero_costs_everything():
+    probs = np.tile([[1.0, 0.0]], (300, 1))
+    found = skill(Predictions.from_probs(probs, np.arange(300) % 2))
+    assert found.impossible == 150
+    assert found.log_skill.value == -np.inf
+    assert found.worth == "none"
+
+
+def test_one_label_is_no_ground_to_judge_skill():
+    probs = np.tile([[0.9, 0.1]], (300, 1))
+    assert skill(Predictions.from_probs(probs, np.zeros(300, int))).worth == "not decided"
+
+
+@pytest.mark.slow
+def test_the_interval_of_the_log_loss_skill_holds():
+    truth = skill(rare(400_000, 1.0, seed=99)).log_skill.value
+    found = [skill(rare(3000, 1.0, seed=s)).log_skill for s in range(100)]
+    assert np.mean([e.low <= truth <= e.high for e in found]) >= 0.9

@@ -1,0 +1,264 @@
+"""The verdict: right about known worlds, and everything that is said follows from it.
+
+REVIEW found sentences that contradicted each other; each has a test here.
+"""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calmoe
+from calmoe import worlds
+from calmoe.auditing import Estimate
+from calmoe.auditing.presentation.words import summary_lines
+from calmoe.auditing.verdict import helps
+from calmoe.predictions import Predictions
+from calmoe.worlds import WORLDS, multiclass
+from haste import hastily
+from sizes import at_size
+
+GREEK = re.compile(r"[\u0370-\u03ff√∞≤≥±]")
+JARGON = re.compile(
+    r"\bKL\b|configuration|witness|auditor|moment|\bNLL\b|certificate|p-value|\bp =", re.IGNORECASE
+)
+ROUTING = re.compile(r"rout(ed|ing|er)", re.IGNORECASE)
+
+
+def grouped(predictions, seed=12345):
+    random, n = np.random.default_rng(seed), len(predictions)
+    site = random.choice(["Leeds", "Graz", "Lyon"], n, p=[0.6, 0.39, 0.01])
+    return replace(predictions, groups={"site": site, "hard": random.random(n) < 0.1})
+
+
+def constant_router(n=3000, delta=0.12, seed=0):
+    """Fixed weights; the mixture is off where its experts disagree."""
+    random = np.random.default_rng(seed)
+    experts = random.dirichlet([2, 1, 1], size=(n, 2))
+    routing = np.tile([0.6, 0.4], (n, 1))
+    probs = (routing[:, :, None] * experts).sum(axis=1)
+    labels = np.array([random.choice(3, p=p) for p in probs])
+    return Predictions.from_probs(probs, labels, routing=routing, expert_probs=experts)
+
+
+def one_expert(n=1500, seed=0):
+    random = np.random.default_rng(seed)
+    probs = random.dirichlet([2, 1, 1], size=n)
+    return Predictions.from_probs(probs, np.array([random.choice(3, p=p) for p in probs]))
+
+
+def useless(n=8000, seed=0):
+    random = np.random.default_rng(seed)
+    p = np.clip(random.normal(0.008, 0.0008, n), 0.001, 0.02)
+    return Predictions.from_probs(np.stack([1 - p, p], axis=1), (random.random(n) < p).astype(int))
+
+
+def reports_of_worlds():
+    seeds = range(at_size(1, 10))
+    yield from ((f"{name} {s}", make(s).sample(2500, seed=s)) for name, make in WORLDS.items() for s in seeds)
+    for name in ("calibrated", "cancelling", "miscalibrated"):
+        yield from (
+            (f"{name}, 5 classes {s}", getattr(multiclass, name)(s).sample(2500, seed=s)) for s in seeds
+        )
+    yield "constant router", constant_router()
+    yield "one expert", one_expert()
+    yield "useless", useless()
+    yield from ((f"{n} rows", worlds.cancelling(0).sample(n, seed=0)) for n in (1, 30, 150, 400))
+
+
+@pytest.fixture(scope="module")
+def reports():
+    with hastily():
+        return {name: calmoe.audit(grouped(given)) for name, given in reports_of_worlds()}
+
+
+@pytest.fixture(scope="module")
+def pages(reports, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    chosen = ("cancelling 0", "constant router", "one expert", "useless", "30 rows", "miscalibrated 0")
+    return {name: _read(reports[name].save(folder / name.replace(" ", "-"))) for name in chosen}
+
+
+def _read(path):
+    """A page without script, style, explanations and tags; and its source."""
+    html = path.read_text()
+    said = re.sub(r'<span role="tooltip".*?</span>', "", html, flags=re.DOTALL)
+    bare = re.sub(r"<(style|script|svg).*?</\1>|<[^>]*>", " ", said, flags=re.DOTALL)
+    return bare, html
+
+
+def test_worlds_get_their_verdict():
+    for seed in range(at_size(2, 10)):
+        verdicts = {
+            name: calmoe.audit(WORLDS[name](seed).sample(5000, seed=seed)).verdict
+            for name in ("cancelling", "miscalibrated", "calibrated")
+        }
+        hidden = verdicts["cancelling"]
+        assert (hidden.truth, hidden.hidden) == ("may be true", "hidden")
+        assert hidden.fragility != "steady"
+        assert hidden.hidden_by.low > 0.03
+        off = verdicts["miscalibrated"]
+        assert (off.truth, off.action.kind) == ("off", "repair")
+        assert off.side == "too high"
+        assert verdicts["calibrated"].truth == "may be true"
+        assert verdicts["calibrated"].hidden != "hidden"
+
+
+def test_a_useless_but_calibrated_model_is_called_that(reports):
+    verdict = reports["useless"].verdict
+    assert verdict.truth == "may be true"
+    assert verdict.worth == "little"
+    assert verdict.accuracy.value > 0.98
+    assert verdict.action.kind == "train"
+    assert (
+        "useless"
+        in reports["useless"].summary().splitlines()[0] + reports["useless"].summary().splitlines()[1]
+    )
+
+
+def test_the_verdict_follows_from_the_numbers(reports):
+    for name, report in reports.items():
+        verdict, numbers = report.verdict, report.aggregate
+        biased = numbers.balance.low > 0 or numbers.balance.high < 0
+        assert (verdict.truth == "off") == (numbers.ece.low > 0 or biased), name
+        assert (verdict.side is not None) == (verdict.truth == "off")
+        if verdict.side == "too high":
+            assert verdict.confidence > verdict.rate.value
+        if verdict.side == "too low":
+            assert verdict.confidence < verdict.rate.value
+        assert (verdict.hidden == "not looked at") == (report.hidden is None)
+        assert (verdict.fragility == "not looked at") == (verdict.worst is None) == (report.fragility is None)
+        assert {g.name for g in verdict.groups_off} == {
+            g.name for g in report.groups.groups if g.state == "off"
+        }
+        assert set(verdict.groups_worse) <= set(verdict.groups_off)
+        if verdict.hidden == "hidden":
+            assert report.hidden.p_hidden < 0.05
+        if verdict.action.kind == "use":
+            assert verdict.truth == "may be true"
+            assert not verdict.groups_off
+            assert verdict.hidden != "hidden"
+            assert verdict.fragility != "fragile"
+
+
+def test_summary_page_and_json_say_the_same(reports, pages):
+    for name, (text, _) in pages.items():
+        report = reports[name]
+        saved = json.loads(json.dumps(report.to_dict(), allow_nan=False))["verdict"]
+        assert saved["truth"] == report.verdict.truth
+        assert saved["action"]["command"] == report.verdict.action.command
+        shown = " ".join(text.split())
+        for _, line in summary_lines(report.verdict):
+            sentence = " ".join(line[1:].split())
+            first = re.split(r"[,;:.(]", sentence)[0]
+            assert first in re.sub(r" ([,.:;)])", r"\1", shown), (name, first)
+
+
+def test_the_summary_is_short_and_plain(reports):
+    for name, report in reports.items():
+        summary = report.summary("a file.npz")
+        assert len(summary.splitlines()) <= 11, (name, summary)  # and one more for the page
+        assert not GREEK.search(summary), (name, summary)
+        assert not JARGON.search(summary), (name, summary)
+        assert "nan" not in summary
+        assert max(map(len, summary.splitlines())) <= 110
+        assert summary.splitlines()[-1].startswith("  calmoe ")
+
+
+# --- what contradicted each other ---------------------------------------------------------------------------
+
+
+def estimate(value, low=None, high=None):
+    return Estimate(value, value / 2 if low is None else low, 2 * value if high is None else high, 0.001)
+
+
+def test_a_repair_that_makes_the_ece_worse_is_never_recommended(reports):
+    """ECE .011, then "One temperature leaves an ECE of 0.032" without a word that this is worse."""
+    assert not helps(estimate(0.011), estimate(0.032))
+    assert helps(estimate(0.032), estimate(0.011))
+    for name, report in reports.items():
+        mended = report.verdict.mended
+        assert (report.verdict.action.kind == "repair") <= (mended is not None)
+        if mended is not None:
+            before = report.aggregate.ece
+            assert mended.after.value <= (before.value if report.verdict.truth == "off" else before.high), (
+                name
+            )
+    off = next(r for r in reports.values() if r.verdict.action.kind == "repair")
+    worse = replace(off.repair.ece, temperature=estimate(0.9), repaired=estimate(0.9))
+    other = replace(off, repair=replace(off.repair, ece=worse))
+    assert other.verdict.mended is None
+    assert "repair" not in other.verdict.action.command
+
+
+def test_a_gain_that_later_rows_do_not_keep_is_not_told(reports, tmp_path):
+    """ "a repair by routing is not shown to add", then "held-out NLL falls by 0.03011 ± 0.00530"."""
+    report = next(r for r in reports.values() if r.repair is not None and r.repair.kept)
+    repair = report.repair
+    unclear = replace(
+        repair,
+        status="repaired",
+        message="5 steps; held-out NLL falls by 0.03011",
+        nll=replace(repair.nll, change=Estimate(-0.001, -0.003, 0.001, 0.001)),
+    )
+    text, _ = _read(replace(report, repair=unclear).save(tmp_path))
+    assert "0.03011" not in text
+    assert replace(report, repair=unclear).verdict.mended is None or (
+        replace(report, repair=unclear).verdict.mended.name != "routing"
+    )
+
+
+def test_there_are_no_regions_where_one_expert_leads_everywhere(reports, pages):
+    """ "reweighting the experts' regions alone gives 0.101", then "there are no regions"."""
+    report = reports["constant router"]
+    assert "region reweighting" in report.left_out
+    assert "regions alone" not in pages["constant router"][0]
+
+
+def test_routing_that_is_constant_is_blamed_for_nothing(reports):
+    """ "by how they were routed" where routing is constant."""
+    for name, report in reports.items():
+        if report.routed:
+            continue
+        assert not ROUTING.search(report.summary()), name
+        forced = report.hidden and replace(report, hidden=replace(report.hidden, p_hidden=1e-9))
+        if forced:
+            assert forced.verdict.hidden == "hidden"
+            assert forced.verdict.origin != "routing"
+            assert not ROUTING.search(forced.summary())
+    assert not reports["constant router"].routed
+    assert not reports["one expert"].routed
+    assert reports["cancelling 0"].routed
+
+
+def test_no_lower_bound_is_negative(reports, pages):
+    """ "E|m(S) − f|, from below: −0.0122"."""
+    for text, _ in pages.values():
+        assert "≥ −" not in text
+        assert not re.search(r"from below\s+[−-]", text)
+        assert not re.search(r"at least −", text)
+    for report in reports.values():
+        assert not re.search(r"[−-]\d", report.summary().replace("calmoe", ""))
+
+
+def test_no_ece_stands_without_an_interval(pages):
+    """A debiased "ECE of 0.000" without an interval."""
+    for name, (text, _) in pages.items():
+        for found in re.finditer(r"ECE (?:is|of) (?:about )?\d[\d.]*(.{8})", text):
+            assert re.match(r" \[| points", found.group(1)), (name, found.group())
+
+
+def test_no_heading_is_empty(pages):
+    """Table headings that are empty but for an arrow."""
+    for _, html in pages.values():
+        assert not re.search(r"<th[^>]*><button type=\"button\">\s*</button>", html)
+        assert not re.search(r"<h[1-6][^>]*>\s*</h", html)
+
+
+def test_no_group_vanishes(reports, pages):
+    for name, (text, _) in pages.items():
+        assert reports[name].groups.groups
+        for group in reports[name].groups.groups:
+            assert group.name in text
