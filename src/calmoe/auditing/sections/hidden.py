@@ -283,7 +283,8 @@ def _whence(hidden: Hidden) -> str:
         return " The splits do not agree on the latter: another seed might say otherwise."
     return {
         None: "",
-        OWN_VECTOR: " The vector of probabilities alone shows it; routing is not shown to add anything.",
+        OWN_VECTOR: " The other probabilities of a row show it"
+        + (", routing is not shown to add to that." if hidden.p_routing < 1 else "."),
         ROUTING: " Routing and experts show it; the mixture's own vector does not.",
         BOTH: " The mixture's own vector shows some of it, routing and experts more.",
         NOT_DECIDED: " Whether it comes from routing is not decided.",
