@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from calmoe import worlds
 from calmoe.auditing import Configurations, hidden
 from calmoe.auditing.sections.hidden import BOTH, NOT_DECIDED, OWN_VECTOR, ROUTING
-from calmoe.auditing.statistics.sequential import FIRST, blocks, learn
+from calmoe.auditing.statistics.sequential import FIRST, blocks, judged_blocks, learn
 from calmoe.worlds import WORLDS, cancellation
 from calmoe.worlds.binary import World
 from oracle import oracle, taught
@@ -48,6 +48,14 @@ def test_no_row_is_judged_by_a_model_that_saw_it_or_a_later_one():
     changed[before.rows[last]] = 1 - changed[before.rows[last]]  # the last block teaches nobody
     after = learn(Configurations(**{**vars(found), "outcome": changed}), seed=3)
     assert np.array_equal(before.expected, after.expected)
+
+
+def test_of_many_rows_some_teach_and_some_are_judged():
+    few, many = judged_blocks(9_999, seed=1), judged_blocks(600_000, seed=1)
+    assert [len(part) for part in few] == [3999, 3000, 3000]
+    assert [len(part) for part in many] == [100_000, 300_000]
+    assert len(np.unique(np.concatenate(many))) == 400_000
+    assert not np.array_equal(many[0], judged_blocks(600_000, seed=2)[0])
 
 
 def test_rules_name_what_cancels():

@@ -308,8 +308,8 @@ def _curve(
 CAPTION = (
     "A line says how large the calibration error becomes, on labels it was not chosen on, when "
     "the configurations are reweighted by as much as the KL below; bands are intervals. "
-    "A line that climbs at once belongs to a mixture that a small shift breaks, a flat one to calibration "
-    "that does not hang on the mix."
+    "A line that climbs at once belongs to probabilities that a small shift breaks, a flat one to "
+    "calibration that does not hang on the mix."
 )
 LOOKS = {
     "configurations": ("any configurations", VERMILION, "o"),

@@ -163,8 +163,14 @@ def hidden(
             level=level,
             noise=configurations.noise,
         ),
-        **{name: one_bound(each) for name, each in bounds.items()},
-        **{name: one_p_value(each) for name, each in p_values.items()},
+        witness=one_bound(bounds["witness"]),
+        cancelled=one_bound(bounds["cancelled"]),
+        without_routing=one_bound(bounds["without_routing"]),
+        routing_adds=one_bound(bounds["routing_adds"]),
+        p_calibrated=one_p_value(p_values["p_calibrated"]),
+        p_hidden=one_p_value(p_values["p_hidden"]),
+        p_without_routing=one_p_value(p_values["p_without_routing"]),
+        p_routing=one_p_value(p_values["p_routing"]),
         splits=splits,
         by_split=tuple(p_values["p_hidden"]),
         undecided=tuple(unsure),
@@ -283,7 +289,8 @@ def _whence(hidden: Hidden) -> str:
         return " The splits do not agree on the latter: another seed might say otherwise."
     return {
         None: "",
-        OWN_VECTOR: " The vector of probabilities alone shows it; routing is not shown to add anything.",
+        OWN_VECTOR: " The other probabilities of a row show it"
+        + (", routing is not shown to add to that." if hidden.p_routing < 1 else "."),
         ROUTING: " Routing and experts show it; the mixture's own vector does not.",
         BOTH: " The mixture's own vector shows some of it, routing and experts more.",
         NOT_DECIDED: " Whether it comes from routing is not decided.",

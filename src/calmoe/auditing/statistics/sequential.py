@@ -21,6 +21,7 @@ from calmoe.errors import InputError
 FIRST, LATER = 0.4, 3  # the share of rows that only teach, and how many blocks are judged
 JUDGED = 2  # blocks that are judged where there are several splits
 MOST_TO_LEARN = 200_000  # rows that a model learns from
+MOST_TAUGHT, MOST_JUDGED = 100_000, 300_000  # rows of a split of many rows
 MANY = 20_000  # rows: with as many, a larger model pays
 MOST_KEPT = 20_000  # rows of the past that a block keeps at hand
 FEWEST_TO_LEARN = 200  # rows: with fewer, there is nothing to learn from
@@ -56,8 +57,10 @@ def blocks(rows: int, seed: int = 0, later: int = LATER) -> list[np.ndarray]:
 
 
 def judged_blocks(rows: int, seed: int = 0) -> list[np.ndarray]:
-    """The blocks of one split: where the first teaches all that a model may learn, one other is enough."""
-    return blocks(rows, seed, JUDGED if rows * FIRST < MOST_TO_LEARN else 1)
+    """The blocks of one split. Of many rows two are enough: MOST_TAUGHT teach, MOST_JUDGED are judged."""
+    if rows * FIRST < MOST_TAUGHT:
+        return blocks(rows, seed, JUDGED)
+    return np.split(np.random.default_rng(seed).permutation(rows)[: MOST_TAUGHT + MOST_JUDGED], [MOST_TAUGHT])
 
 
 def learn(configurations: Configurations, seed: int = 0, parts: list[np.ndarray] | None = None) -> Learned:
