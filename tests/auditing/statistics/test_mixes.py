@@ -7,7 +7,7 @@ import pytest
 
 from calmoe import worlds
 from calmoe.auditing import Configurations
-from calmoe.auditing.sections.explorer import BUDGETS, LIMIT, MOST_CELLS, STEP, explorer
+from calmoe.auditing.sections.explorer import BUDGETS, LIMIT, MOST_CELLS, MOST_COLUMNS, STEP, explorer
 from calmoe.metrics import accuracy, ece
 from calmoe.predictions import Predictions
 from strategies import divergence
@@ -117,8 +117,8 @@ def test_many_classes_rows_and_groups_stay_few_cells():
     found = explorer(Configurations.of(given), given)
     assert len(found.cells.count) <= MOST_CELLS
     assert found.cells.count.sum() == n
-    assert found.left_out
     titles = [factor.title for factor in found.factors]
+    assert len(titles) + len(found.left_out) == 3 + MOST_COLUMNS + 1
     assert {"Confidence", "Leading expert", "Do the experts agree?"} <= {*titles}
     assert not {*titles} & {*found.left_out}
     assert found.cells.mix().ece == pytest.approx(ece(given.output.probs, given.labels), abs=1e-6)

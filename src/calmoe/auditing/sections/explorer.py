@@ -22,9 +22,9 @@ from calmoe.predictions import Predictions
 
 BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # Kullback-Leibler divergences
 USUAL = 3  # the budget that the page begins with, 0.1 as in all sentences
-MOST_CELLS = 4000
-MOST_LEVELS = 8  # of a factor; the rest is one more
-FEWER_LEVELS = 3
+MOST_CELLS = 8000
+MOST_LEVELS = (10, 3, 1)  # of a factor, as many as fit into the cells; the rest is one more
+MOST_ASKED = 8  # experts of which pairs are looked at
 MOST_COLUMNS = 3  # of groups
 BANDS = 4  # of confidence
 APART = 0.05  # experts whose answers spread by less agree
@@ -73,7 +73,7 @@ def explorer(
     index, kept, left_out = configurations.bins(bins), [], []
     key = index.astype(np.int64)
     for factor, level in _factors(configurations, predictions, index, of, bins):
-        for most in (MOST_LEVELS, FEWER_LEVELS):
+        for most in MOST_LEVELS:
             small, levels = _fewer(factor, level, most)
             cells = np.unique(key * len(small.levels) + levels)
             if len(cells) <= MOST_CELLS:
@@ -127,13 +127,13 @@ Levels = tuple[Factor, np.ndarray]
 def _factors(
     configurations: Configurations, predictions: Predictions, index: np.ndarray, of: Of, bins: int
 ) -> list[Levels]:
-    """Those that tell rows apart, the most telling first."""
+    """Those that tell rows apart; where cells become too many, the last ones lose levels first."""
     found = [_bands(index, bins, of)]
     if configurations.num_experts > 1:
         found += [_agreement(configurations), _leading(configurations)]
-    found.append(_predicted(predictions))
     for column, masks in list(column_groups(predictions.groups).items())[:MOST_COLUMNS]:
         found.append(_column(column, masks, len(index)))
+    found.append(_predicted(predictions))
     return [(factor, level) for factor, level in found if len(factor.levels) > 1]
 
 
@@ -160,7 +160,7 @@ def _bands(index: np.ndarray, bins: int, of: Of) -> Levels:
 def _agreement(configurations: Configurations) -> Levels:
     """Experts agree, or the pair that contributes most to Σ r_i r_j (f_i − f_j)² disagrees."""
     routing, answers = configurations.routing, configurations.experts
-    asked = np.sort(np.argsort(-routing.mean(axis=0), kind="stable")[:MOST_LEVELS])
+    asked = np.sort(np.argsort(-routing.mean(axis=0), kind="stable")[:MOST_ASKED])
     largest = np.full(len(routing), -1.0)
     level = np.zeros(len(routing), int)
     pairs = list(combinations(asked.tolist(), 2))
