@@ -1,5 +1,7 @@
 """What is recommended, told on rows that it was not fitted on."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from calmoe import worlds
 from calmoe.auditing import audit, repair
 from calmoe.auditing.repairs.repair import TooFewRows, _gap
-from calmoe.auditing.sections.repair import candidates_table, sentences
+from calmoe.auditing.sections.repair import SECTION, candidates_table, sentences
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.calibration import Calibrator
 from calmoe.predictions import Predictions
@@ -125,6 +127,16 @@ def test_the_table_lists_each_candidate_and_the_choice(found):
     rows = candidates_table(found).rows
     assert [row[0].values[0] for row in rows] == [*found.candidates, "chosen"]
     assert "(recommended)" in rows[list(found.candidates).index(found.recommended)][0].text
+
+
+def test_an_audit_writes_the_calibrator_with_its_classes(found, sample, tmp_path):
+    (data,) = SECTION.files(SimpleNamespace(repair=found, class_names=("no", "yes"))).values()
+    (tmp_path / "repair.json").write_bytes(data)
+    read = Calibrator.load(tmp_path / "repair.json")
+    assert read.classes == ("no", "yes")
+    assert torch.equal(
+        read.transform(sample.output).log_probs, found.fitted.transform(sample.output).log_probs
+    )
 
 
 def test_the_recommended_repair_is_kept_for_other_data(found, sample, tmp_path):

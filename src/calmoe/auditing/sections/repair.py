@@ -1,6 +1,7 @@
 """The audit's section on repair: what every candidate would do, and which one is recommended, if any."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calmoe.auditing.presentation.numbers import headings
@@ -86,7 +87,9 @@ def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) ->
 
 
 def _files(repair: Repair, report: "AuditReport") -> dict[str, bytes]:
-    return {"repair.json": json_bytes(repair.fitted.to_dict())}
+    note = f"fitted on {repair.learned:,} rows by an audit"
+    calibrator = replace(repair.fitted, classes=report.class_names, note=note)
+    return {"repair.json": json_bytes(calibrator.to_dict())}
 
 
 SECTION = Section(
