@@ -46,7 +46,7 @@ CASES = {
     "50 rows": (lambda: mixture(50), "there are 50 rows;"),
     "50 rows, an expert that is never asked": (lambda: mixture(50, silent_expert(50)), "there are 50 rows;"),
     "the fewest rows": (lambda: mixture(200), "no moment is judged"),
-    "one expert": (lambda: mixture(k=1), "there is one expert"),
+    "one expert": (lambda: mixture(k=1), "hidden"),  # by its own vector
     "one class": (lambda: mixture(c=1), "accuracy 1.000"),
     "one label": (lambda: mixture(labels=np.zeros(400, int)), "off by −0."),
     "a constant router": (lambda: mixture(routing=np.tile([0.75, 0.25], (400, 1))), "no regions to reweight"),
