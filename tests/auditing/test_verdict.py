@@ -6,6 +6,7 @@ REVIEW found sentences that contradicted each other; each has a test here.
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -182,15 +183,18 @@ def test_a_repair_that_makes_the_ece_worse_is_never_recommended(reports):
         mended = report.verdict.mended
         assert (report.verdict.action.kind == "repair") <= (mended is not None)
         if mended is not None:
-            before = report.aggregate.ece
-            assert mended.after.value <= (before.value if report.verdict.truth == "off" else before.high), (
-                name
-            )
-    off = next(r for r in reports.values() if r.verdict.action.kind == "repair")
-    worse = replace(off.repair.ece, temperature=estimate(0.9), repaired=estimate(0.9))
-    other = replace(off, repair=replace(off.repair, ece=worse))
-    assert other.verdict.mended is None
-    assert "repair" not in other.verdict.action.command
+            assert mended.after.low <= mended.before.value, name
+    report = reports["cancelling 0"]
+    for before, after, mended in ((0.011, 0.032, False), (0.032, 0.011, True)):
+        verdict = replace(report, repair=advised(before, after)).verdict
+        assert (verdict.mended is not None, verdict.action.kind == "repair") == (mended, mended)
+    assert replace(report, repair=SimpleNamespace(recommended=None)).verdict.mended is None
+
+
+def advised(before, after):
+    """A section that recommends a temperature, whatever it does to the ECE."""
+    said = (SimpleNamespace(ece=SimpleNamespace(value=estimate(value))) for value in (before, after))
+    return SimpleNamespace(recommended="temperature", **dict(zip(("before", "after"), said, strict=True)))
 
 
 def test_a_gain_that_later_rows_do_not_keep_is_not_told(reports, tmp_path):

@@ -183,12 +183,11 @@ def threat_line(verdict: Verdict) -> str:
         few = f"{many(verdict.rows, 'row')} are too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
     size = f"If a group of {percent(GROUP, 0)} of rows grows to {percent(grown(verdict.shift), 0)}"
-    low, high = (points(max(end, 0.0)) for end in (verdict.worst.low, verdict.worst.high))
+    value, low, high = (points(max(number, 0.0)) for number in verdict.worst[:3])
     if verdict.fragility == "fragile":
         return f"a shift in the mix of rows. {size}, the error can reach {low} or more."
-    if verdict.fragility == "steady":
-        return f"no shift that was tried. {size}, the worst error is at most {high}."
-    return f"not decided. {size}, the worst error is between {low} and {high}."
+    lead = "no shift that was tried" if verdict.fragility == "steady" else "not decided"
+    return f"{lead}. {size}, the worst mix found is off by {value} ({low.split()[0]} to {high.split()[0]})."
 
 
 def target_line(verdict: Verdict) -> str | None:
