@@ -30,9 +30,10 @@ def audit_worlds(
     first: Annotated[int, typer.Option(help="The first world's seed.")] = 70_000,
     kinds: Annotated[str, typer.Option(help="Kinds to try, with semicolons between; all unless given.")] = "",
 ) -> None:
-    """Power, level, validity and attribution of the audit in worlds of known truth.
+    """Does the audit find what is hidden in known worlds?
 
-    Prints a line a world kind when it is done, and a table at the end.
+    Its power, level, validity and attribution in worlds of known truth. Prints a line a world kind when it
+    is done, and a table at the end.
 
     Example: python -m studies audit-worlds --worlds 20
     """

@@ -45,7 +45,7 @@ def own_data(
     only: Annotated[list[str] | None, typer.Option(help="Data by name; repeat for more.")] = None,
     rows: Annotated[Path | None, typer.Option(help="A file to keep what is measured in.")] = None,
 ) -> None:
-    """Do three commands lead from one's own data to an audited model?
+    """Do three commands turn own data into an audited model?
 
     Runs train, predict and audit from an empty folder on every real table as it is, and on a made credit
     table, made texts and made images. The model moves to another folder before it predicts the rows that

@@ -19,6 +19,7 @@ from calmoe.auditing.presentation.figures import Figure
 from calmoe.auditing.sections.calibration import sentences as calibration_sentences
 from calmoe.auditing.sections.hidden import sentences as hidden_sentences
 from calmoe.auditing.sections.section import Findings, PageSection, Section
+from calmoe.auditing.statistics.splits import middle
 from calmoe.auditing.steps import Steps
 from calmoe.commands import app
 from calmoe.errors import InputError
@@ -271,6 +272,10 @@ def test_the_reweightings_are_saved_and_demonstrate_what_the_report_says(tmp_pat
     saved = safetensors.numpy.load_file(tmp_path / "reweightings.safetensors")
     told = json.loads((tmp_path / "audit.json").read_text())["fragility"]
     rows = saved["rows"]
+    quoted = int(np.argmin(np.abs(saved["configurations.radii"] - 0.1)))
+    split = middle(
+        [errors[quoted] for errors in told["configurations"]["by_split"]]
+    )  # whose weights are saved
     assert len(np.unique(rows)) == len(rows) == 1200
     for name in ("configurations", "regions", "disagreement", "entropy"):
         for i, radius in enumerate(saved[f"{name}.radii"]):
@@ -279,7 +284,7 @@ def test_the_reweightings_are_saved_and_demonstrate_what_the_report_says(tmp_pat
             assert shown == pytest.approx(told[name]["plain_ece"][i], abs=1e-6)
             assert weights.mean() == pytest.approx(1, abs=1e-5)
             assert divergence(weights.astype(float)) <= radius + 1e-4
-            assert shown >= told[name]["error"][i]["value"] - 1e-6  # the signs are the same in all blocks
+            assert shown >= told[name]["by_split"][split][i] - 1e-6  # the signs are the same in all blocks
 
 
 @pytest.mark.usefixtures("hasty")

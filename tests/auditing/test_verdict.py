@@ -197,23 +197,6 @@ def advised(before, after):
     return SimpleNamespace(recommended="temperature", **dict(zip(("before", "after"), said, strict=True)))
 
 
-def test_a_gain_that_later_rows_do_not_keep_is_not_told(reports, tmp_path):
-    """ "a repair by routing is not shown to add", then "held-out NLL falls by 0.03011 ± 0.00530"."""
-    report = next(r for r in reports.values() if r.repair is not None and r.repair.kept)
-    repair = report.repair
-    unclear = replace(
-        repair,
-        status="repaired",
-        message="5 steps; held-out NLL falls by 0.03011",
-        nll=replace(repair.nll, change=Estimate(-0.001, -0.003, 0.001, 0.001)),
-    )
-    text, _ = _read(replace(report, repair=unclear).save(tmp_path))
-    assert "0.03011" not in text
-    assert replace(report, repair=unclear).verdict.mended is None or (
-        replace(report, repair=unclear).verdict.mended.name != "routing"
-    )
-
-
 def test_there_are_no_regions_where_one_expert_leads_everywhere(reports, pages):
     """ "reweighting the experts' regions alone gives 0.101", then "there are no regions"."""
     report = reports["constant router"]

@@ -68,7 +68,7 @@ def test_an_audit_without_sections_is_refused():
     probs = torch.full((200, 2), 0.5, dtype=torch.float64)
     single = Predictions.from_probs(probs, torch.arange(200) % 2)
     with pytest.raises(InputError, match="left out"):
-        audits.row(audit(single))
+        audits.row(audit(single, of=1))
 
 
 @pytest.mark.usefixtures("hasty")

@@ -306,8 +306,8 @@ def _bounds_table(hidden: Hidden, experts: int) -> Grid:
     if experts > 1:
         own, routing = "the mixture's own vector alone, from below", "routing adds, from below"
         rows += (
-            (label(own, "without_routing"), *cells(hidden.without_routing, sign=True)),
-            (label(routing, "routing_adds"), *cells(hidden.routing_adds, sign=True)),
+            (label(own, "without_routing"), *cells(_floored(hidden.without_routing))),
+            (label(routing, "routing_adds"), *cells(_floored(hidden.routing_adds))),
         )
     caption = (
         f"p = {hidden.p_calibrated:.2g} for “calibrated in every configuration”, "
