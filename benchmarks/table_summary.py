@@ -49,8 +49,8 @@ def summarise(rows: list[dict[str, Any]]) -> str:
         models = list(dict.fromkeys(row["model"] for row in rows if row["kind"] == kind))
         if not tables:
             continue
-        splits = {len(cells.get((kind, table, OURS), {})) for table in tables}
-        lines += ["", f"## {kind.capitalize()} splits: {min(splits)} to {max(splits)} a table"]
+        splits = sorted({len(cells.get((kind, table, OURS), {})) for table in tables})
+        lines += ["", f"## {kind.capitalize()} splits: {' or '.join(map(str, splits))} a table"]
         for metric in METRICS:
             lines += ["", f"{kind} splits, {metric}", "", "| table | " + " | ".join(models) + " |"]
             lines.append("| --- |" + " ---: |" * len(models))
