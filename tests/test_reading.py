@@ -106,7 +106,7 @@ def test_of_takes_names(tmp_path):
     path = write(tmp_path / "p.csv", NATURAL["class-named columns"][0])
     result = command("audit", path, "--of", "yes")
     assert result.exit_code == 0, result.output
-    assert says(result.stdout, "note: ", "classes 0 = no, 1 = yes", "share of label yes")
+    assert says(result.stdout, "note: ", "classes 0 = no, 1 = yes", "Verdict: ")
     assert "unknown class 'maybe': known: no, yes" in refused_command("audit", path, "--of", "maybe")
     assert calmoe.audit(read_predictions(path), of="yes").of == 1
 
@@ -120,7 +120,7 @@ def test_the_command_of_the_docs(tmp_path):
     options = ["--label", "y", "--probs", "p_yes,p_no", "--groups", "region", "--of", "no"]
     result = command("audit", path, *options)
     assert result.exit_code == 0, result.output
-    assert says(result.stdout, "labels 'y'; probabilities p_yes, p_no; classes 0 = yes, 1 = no", "label no")
+    assert says(result.stdout, "labels 'y'; probabilities p_yes, p_no; classes 0 = yes, 1 = no", "Verdict: ")
     predictions = read_predictions(path, label="y", probs=["p_yes", "p_no"], groups="region")
     same(predictions, P[:, ::-1].copy(), 1 - Y)
     assert list(predictions.groups) == ["region"]

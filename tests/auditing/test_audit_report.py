@@ -29,7 +29,19 @@ from calmoe.render.page import Point
 from calmoe.worlds import WORLDS
 from strategies import divergence, generator, random_output
 
-HEADER = {"rows", "classes", "num_experts", "of", "bins", "level", "seed", "unlike", "routed", "left_out"}
+HEADER = {
+    "rows",
+    "classes",
+    "num_experts",
+    "of",
+    "bins",
+    "level",
+    "seed",
+    "unlike",
+    "out_of_order",
+    "routed",
+    "left_out",
+}
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,20 @@ def test_a_useless_model_is_never_deployed(audited):
     assert compare(audited).chosen != "flat"
 
 
+def test_the_only_model_worth_using_is_not_praised_for_its_log_loss(audited):
+    """Overconfident, it has the higher log loss; the other knows nothing."""
+    wild = scaled(audited["good"][0], 12.0)
+    found = compare({"wild": (wild, hasty_audit(wild)), "flat": audited["flat"]})
+    assert found.models[0].nll.value > found.models[1].nll.value
+    assert (found.chosen, found.basis) == ("wild", "skill")
+    assert "surely lower" not in deploy(found)
+
+
+def hasty_audit(given):
+    with hastily():
+        return calmoe.audit(given)
+
+
 def test_among_equals_the_one_with_fewer_faults_is_chosen(audited):
     given, report = audited["good"]
     hides = replace(

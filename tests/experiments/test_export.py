@@ -107,4 +107,4 @@ def test_the_command_and_an_audit_of_what_it_wrote(reference, tmp_path):
         return result.stdout
 
     assert "6 files" in said("export", reference, "--methods", "vanilla,mocae,robust", "--to", tmp_path)
-    assert "ECE" in said("audit", tmp_path / "mocae-42" / "test.safetensors")
+    assert "Verdict: The probabilities" in said("audit", tmp_path / "mocae-42" / "test.safetensors")

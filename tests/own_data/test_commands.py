@@ -46,7 +46,7 @@ def test_a_table_in_three_commands(tmp_path, unrendered):
     rows = list(csv.DictReader((tmp_path / "p.csv").open(encoding="utf-8")))
     assert {"prob_no", "prob_yes", "label", "predicted", "region"} <= set(rows[0])
     assert {row["label"] for row in rows} == {"no", "yes"}
-    assert "ECE" in done("audit", "p.csv")
+    assert "Verdict: The probabilities" in done("audit", "p.csv")
     assert "end the name so" in refused("predict", folder, path, "--out", "p.txt")
 
 

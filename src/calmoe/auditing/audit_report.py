@@ -56,6 +56,9 @@ from calmoe.predictions import Predictions
 if TYPE_CHECKING:
     from calmoe.render.drawing import Drawn
 
+IN_ORDER = 0.01  # a difference of probabilities that says nothing about their order
+FAINTEST = -20.0  # log-probabilities below it count as this
+
 SECTIONS: tuple[Section, ...] = (
     reliability.SECTION,
     skill.SECTION,
@@ -76,7 +79,9 @@ SECTIONS: tuple[Section, ...] = (
 class AuditReport:
     """What an audit found; each section's docstring says what it estimates.
 
-    unlike: the largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts.
+    unlike: the largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts; after a
+        temperature or a repair it is above zero.
+    out_of_order: whether they go with it hardly better than with that of other rows.
     routed: whether the routing differs between rows. verdict: what all of it comes to.
     left_out: by name what the audit left out, and why.
 
@@ -94,6 +99,7 @@ class AuditReport:
     level: float
     seed: int
     unlike: float
+    out_of_order: bool
     routed: bool
     surface: Surface
     skill: Skill
@@ -241,6 +247,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         fields |= findings.fields
         left_out |= findings.left_out
     progress("done", 1.0)
+    unlike = _unlike(material.predictions)
     return AuditReport(
         rows=len(material.predictions),
         classes=material.predictions.num_classes,
@@ -249,7 +256,8 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         bins=material.bins,
         level=material.level,
         seed=material.seed,
-        unlike=_unlike(material.predictions),
+        unlike=unlike,
+        out_of_order=_out_of_order(material.predictions, unlike),
         routed=_routed(material.predictions),
         class_names=material.predictions.class_names,
         left_out=left_out,
@@ -264,6 +272,23 @@ def _unlike(predictions: Predictions) -> float:
         float((log_probs[rows].exp() - combine(log_routing[rows], expert_logs[rows]).probs).abs().max())
         for rows in (slice(start, start + CHUNK) for start in range(0, len(predictions), CHUNK))
     )
+
+
+def _out_of_order(predictions: Predictions, unlike: float) -> bool:
+    """Whether the mixture goes with its experts' answers hardly better than with those of other rows.
+
+    Goes with: the correlation of centred log-probabilities, which no temperature changes.
+    """
+    log_probs, log_routing, expert_logs = (part[:CHUNK].double() for part in predictions.output)
+    mixed = combine(log_routing, expert_logs).log_probs
+    others = mixed[np.random.default_rng(0).permutation(len(mixed))]
+    centred = [logs.clamp(min=FAINTEST) for logs in (log_probs, mixed, others)]
+    said, own, other = ((logs - logs.mean(dim=1, keepdim=True)).flatten().numpy() for logs in centred)
+    if unlike < IN_ORDER or not (said.any() and own.any()):
+        return False
+    lengths = np.linalg.norm(said) * np.linalg.norm(own)
+    by_own, by_other = said @ own / lengths, said @ other / lengths
+    return bool(by_own - by_other < (1 - by_other) / 4)
 
 
 def _routed(predictions: Predictions) -> bool:

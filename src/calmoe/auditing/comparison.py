@@ -10,6 +10,7 @@ the lowest worst error under a shift, then the lowest log loss.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,13 +18,13 @@ import numpy as np
 from calmoe.arrays import plain
 from calmoe.auditing.audit_report import AuditReport
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.statistics.estimates import Estimate, binned_gap, mean
+from calmoe.auditing.statistics.estimates import NONE, Estimate, binned_gap, mean
 from calmoe.auditing.verdict import Verdict
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError
 from calmoe.predictions import Predictions
 
-Basis = Literal["log loss", "fewer faults"]
+Basis = Literal["log loss", "fewer faults", "skill"]
 
 
 class Difference(NamedTuple):
@@ -129,8 +130,11 @@ def _choose(
         worst = verdict.worst.value if verdict.worst is not None else verdict.ece.high
         return faults(verdict), worst, float(losses[name].mean())
 
-    if len(as_good) == 1:
+    others = [name for name in models if name != best]
+    if all(_worse(losses[name], losses[best], paired, level) for name in others):
         return best, "log loss"
+    if len(worthy) == 1:
+        return best, "skill"
     return min(as_good, key=rank), "fewer faults"
 
 
@@ -181,7 +185,7 @@ def _difference(given: Predictions, other: Predictions, report: AuditReport, lev
     hits = [(each.output.predicted == each.known_labels).double().numpy() for each in (given, other)]
     return Difference(
         accuracy=mean(hits[0] - hits[1], level),
-        nll=mean((losses[0] - losses[1])[both], level) if both.any() else ece._replace(value=float("nan")),
+        nll=mean(losses[0] - losses[1], level) if both.all() else NONE,
         ece=ece,
     )
 
@@ -196,6 +200,6 @@ def names_of(paths: Sequence[str]) -> list[str]:
     for path in paths:
         stem = path.rpartition("/")[2].partition(".")[0] or "model"
         names.append(
-            next(name for name in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if name not in names)
+            next(name for name in chain([stem], (f"{stem}-{i}" for i in count(2))) if name not in names)
         )
     return names

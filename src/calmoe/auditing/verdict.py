@@ -8,7 +8,7 @@ The sections' own fields are read by the small functions at the end, and nowhere
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from calmoe.auditing.sections.fragility import quoted
 from calmoe.auditing.sections.groups import Group, judged
@@ -29,8 +29,6 @@ Kind = Literal["repair", "collect", "train", "watch", "use"]
 
 SLIGHT = 0.03  # an ECE that is surely below it is small, even where it is surely not zero
 ORIGINS: dict[str, Origin] = {"mixture's own vector": "prediction", "routing": "routing", "both": "both"}
-UNLIKE = 0.01  # a difference of probabilities that rounding does not explain
-DOUBTFUL = 0.2  # a p-value below it, but not below 0.05, decides nothing
 FILE = "FILE"  # stands in commands for the audited file
 
 
@@ -122,15 +120,15 @@ def make_verdict(report: "AuditReport") -> Verdict:
     >>> from calmoe.auditing import audit
     >>> from calmoe.worlds.binary import cancelling
     >>> verdict = make_verdict(audit(cancelling(seed=0).sample(4000, seed=0)))
-    >>> verdict.truth, verdict.hidden, verdict.fragility, verdict.worth
-    ('may be true', 'hidden', 'fragile', 'useful')
+    >>> verdict.truth, verdict.hidden, verdict.worth
+    ('may be true', 'hidden', 'useful')
     """
     aggregate, skill = report.aggregate, report.skill
     truth = _truth(aggregate.ece, aggregate.balance)
     off = tuple(_group_off(group) for group in report.groups.off)
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
-    mended = read_repair(report, truth)
+    mended = read_repair(report)
     return Verdict(
         rows=report.rows,
         judged=report.judged,
@@ -160,7 +158,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         shift=shift,
         worst=worst,
         not_looked_at=_why_not(report) if hidden == "not looked at" else None,
-        out_of_order=report.unlike > UNLIKE,
+        out_of_order=report.out_of_order,
         elsewhere=read_target(report),
         mended=mended,
         action=_action(truth, skill.worth, off, hidden, steadiness, mended),
@@ -212,18 +210,12 @@ def read_hidden(report: "AuditReport") -> tuple[Hiding, Estimate | None, Origin 
     hidden = report.hidden
     if hidden is None:
         return "not looked at", None, None
-    decided = getattr(hidden, "decided", None)
-    if decided is None:
-        decided = not 0.05 <= hidden.p_hidden < DOUBTFUL
-    if not decided:
+    if not hidden.decided:
         return "not decided", None, None
     if hidden.p_hidden >= 0.05:
         return "nothing found", None, None
     by = hidden.witness if hidden.witness.low > 0 else None
-    origin = ORIGINS.get(getattr(hidden, "origin", None) or "", "not decided")
-    if not report.routed and origin in ("routing", "both"):
-        origin = "prediction"  # a constant routing tells no rows apart
-    return "hidden", by, origin
+    return "hidden", by, ORIGINS.get(hidden.origin or "", "not decided")
 
 
 def read_fragility(report: "AuditReport") -> tuple[Steadiness, float, Estimate | None]:
@@ -234,7 +226,7 @@ def read_fragility(report: "AuditReport") -> tuple[Steadiness, float, Estimate |
     curve = fragility.configurations
     at = quoted(curve.radii)
     error, shift = curve.error[at], float(curve.radii[at])
-    if not getattr(fragility, "decided", True):
+    if not fragility.decided:
         return "not decided", shift, error
     if error.low > fragility.doubled:
         return "fragile", shift, error
@@ -254,24 +246,13 @@ def read_target(report: "AuditReport") -> Elsewhere | None:
     return Elsewhere("predicted", scores.accuracy, scores.ece) if scores else Elsewhere("unlike", None, None)
 
 
-def read_repair(report: "AuditReport", truth: Truth) -> Mended | None:
+def read_repair(report: "AuditReport") -> Mended | None:
     """The recommended repair; never one that surely raises the ECE."""
-    repair: Any = report.repair
-    if repair is None:
+    repair = report.repair
+    if repair is None or repair.recommended is None:
         return None
-    if hasattr(repair, "recommended"):
-        if repair.recommended is None:
-            return None
-        before, after = repair.before.ece.value, repair.after.ece.value
-        found = Mended(repair.recommended, before, after)
-        return found if helps(before, after) else None
-    before, usable = report.aggregate.ece, repair.fitted.temperature_.status_ != "uninformative"
-    after = repair.ece.repaired
-    if repair.status == "repaired" and repair.nll.change.high < 0 and helps(before, after):
-        return Mended("routing", before, after)
-    after = repair.ece.temperature
-    lower = truth == "off" and after.value < before.value
-    return Mended("temperature", before, after) if usable and lower and helps(before, after) else None
+    before, after = repair.before.ece.value, repair.after.ece.value
+    return Mended(repair.recommended, before, after) if helps(before, after) else None
 
 
 def helps(before: Estimate, after: Estimate) -> bool:

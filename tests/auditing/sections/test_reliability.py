@@ -1,6 +1,7 @@
 """What a reader sees first: the diagram, the words in short, and where it comes from."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,6 +53,16 @@ def test_probabilities_that_are_not_the_experts_mixture_are_noted():
     assert report.unlike > 0.05
     assert report.verdict.out_of_order
     assert "out of order" in report.summary()
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("temperature", [0.4, 3.0])
+def test_a_temperature_is_no_disorder(temperature):
+    sample = worlds.multiclass.miscalibrated(seed=0).sample(600, seed=0)
+    tempered = (sample.output.log_probs / temperature).log_softmax(dim=1)
+    report = calmoe.audit(replace(sample, output=sample.output._replace(log_probs=tempered)))
+    assert report.unlike > 0.01
+    assert not report.verdict.out_of_order
 
 
 @pytest.mark.usefixtures("hasty", "unrendered")

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import log_loss
 
+import calmoe
 from calmoe import worlds
 from calmoe.auditing.sections.skill import skill
 from calmoe.predictions import Predictions
@@ -15,6 +17,18 @@ def rare(n=20_000, auc_shift=0.0, seed=0):
     logit = -4.8 + auc_shift * random.normal(size=n)
     p = 1 / (1 + np.exp(-logit))
     return Predictions.from_probs(np.stack([1 - p, p], axis=1), (random.random(n) < p).astype(int))
+
+
+def test_a_class_that_is_all_but_sure_leaves_a_finite_loss():
+    """In single precision log p_1 is 0 exactly, and 1 − p_1 would be nothing; the other class has −20."""
+    log_probs = torch.tensor([[-20.0, 0.0]] * 2 + [[-0.5, -0.9327521]] * 200)
+    labels = torch.tensor([0, 1] + [0, 1] * 100)
+    given = Predictions(
+        output=calmoe.MixtureOutput(log_probs, torch.zeros(202, 1), log_probs[:, None]), labels=labels
+    )
+    losses = {of: skill(given, of=of).nll for of in (0, 1)}
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert np.isfinite(losses[1])
 
 
 def test_the_numbers_are_those_of_the_definitions():

@@ -19,6 +19,8 @@ def deploy(comparison: ModelComparison) -> str:
     others = [model for model in comparison.models if model.name != chosen.name]
     if comparison.basis == "log loss":
         why = f"its log loss, {decimal(chosen.nll.value)}, is surely lower than that of {_names(others)}"
+    elif comparison.basis == "skill":
+        why = "it alone knows clearly more than the base rates"
     else:
         rivals = [model for model in others if faults(model.verdict) > faults(chosen.verdict)]
         why = "its log loss is not shown to be above the lowest"

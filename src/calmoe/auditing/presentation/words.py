@@ -72,8 +72,8 @@ def headline(verdict: Verdict) -> str:
     """The whole verdict in one sentence."""
     if verdict.out_of_order:
         return (
-            "Check the file first: its probabilities are not those of its experts and weights. That is right "
-            "after a temperature; else rows, experts or classes are out of order."
+            "Check the file first: its probabilities are far from those of its experts and weights. Rows, "
+            "experts or classes are out of order."
         )
     if verdict.worth in ("little", "none"):
         quality = {
@@ -84,7 +84,8 @@ def headline(verdict: Verdict) -> str:
         joint = "and" if verdict.truth == "off" else "but"
         return f"{quality}, {joint} the model is next to useless: it knows hardly more than the base rates."
     if verdict.truth == "not decided":
-        return f"{many(verdict.rows, 'row')} are too few to tell whether the probabilities are true."
+        verb = "is" if verdict.rows == 1 else "are"
+        return f"{many(verdict.rows, 'row')} {verb} too few to tell whether the probabilities are true."
     if verdict.truth == "off":
         size = "slightly off" if verdict.slight else "not true"
         return f"The probabilities are {size}: {_off(verdict)}{_besides(verdict)}."
@@ -149,10 +150,10 @@ def groups_line(verdict: Verdict) -> str | None:
         worse = [f"{group.name}, off {between(group.ece)}" for group in verdict.groups_worse[:3]]
         more = len(verdict.groups_worse) - 3
         return f"worst for {'; '.join([*worse, f'{more} more'] if more > 0 else worse)}.{known}"
-    if verdict.groups_off and verdict.truth != "off":
+    if verdict.groups_off:
         return f"not true for {_names(verdict.groups_off)}.{known}"
     if verdict.truth == "off":
-        return f"no group is surely worse than the others.{known}"
+        return f"no group alone is surely off.{known}"
     return f"no group was found for which they are not true.{known}"
 
 
@@ -169,10 +170,11 @@ def hidden_line(verdict: Verdict) -> str | None:
     if verdict.hidden == "not decided":
         return "not decided: more rows would tell whether errors hide behind the average."
     by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
+    teller = "router and experts tell" if verdict.routed else "the experts' own answers tell"
     source = {
-        "routing": " Router and experts tell which.",
+        "routing": f" {teller[0].upper()}{teller[1:]} which.",
         "prediction": " Their other probabilities tell which.",
-        "both": " Their other probabilities tell which, router and experts tell more.",
+        "both": f" Their other probabilities tell which, {teller} more.",
     }.get(verdict.origin or "", "")
     return f"rows of equal probability differ in how often they come true{by}.{source}"
 
@@ -180,13 +182,15 @@ def hidden_line(verdict: Verdict) -> str | None:
 def threat_line(verdict: Verdict) -> str:
     """What a shift does."""
     if verdict.worst is None:
-        few = f"{many(verdict.rows, 'row')} are too few"
+        few = f"{many(verdict.rows, 'row')} {'is' if verdict.rows == 1 else 'are'} too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
     size = f"If a group of {percent(GROUP, 0)} of rows grows to {percent(grown(verdict.shift), 0)}"
     value, low, high = (points(max(number, 0.0)) for number in verdict.worst[:3])
     if verdict.fragility == "fragile":
         return f"a shift in the mix of rows. {size}, the error can reach {low} or more."
     lead = "no shift that was tried" if verdict.fragility == "steady" else "not decided"
+    if verdict.fragility == "steady" and verdict.truth == "off" and not verdict.slight:
+        lead = "they are off already, and no shift that was tried doubles that"
     return f"{lead}. {size}, the worst mix found is off by {value} ({low.split()[0]} to {high.split()[0]})."
 
 

@@ -88,8 +88,9 @@ def skill(predictions: Predictions, *, of: Of = "top", level: float = LEVEL) -> 
     else:
         assert scores is not None
         labels, classes = (labels == of).astype(np.int64), 2
-        with np.errstate(divide="ignore"):
-            own = -np.log(np.where(labels == 1, scores, 1 - scores))
+        logs = log_probs.double()
+        others = logs[:, [c for c in range(predictions.num_classes) if c != positive]].logsumexp(dim=1)
+        own = -np.where(labels == 1, logs[:, positive].numpy(), others.numpy())
         hits = ((scores > 0.5) == (labels == 1)).astype(np.float64)
     losses = np.maximum(own, 0.0)
     shares = np.bincount(labels, minlength=classes) / len(labels)
