@@ -43,8 +43,9 @@ def repair_command(
 ) -> None:
     """Choose what makes the probabilities truer, and write it as a calibrator; it may well be nothing.
 
-    Candidates are compared by their log loss on rows that they were not fitted on. The simplest that surely
-    helps is taken, and none that makes the calibration error worse.
+    Candidates are compared by their log loss on rows that they were not fitted on. Taken is the best of them;
+    or one temperature, or nothing, where that does nearly as well. None that surely makes the calibration
+    error worse is taken.
 
     Example: calmoe repair validation.csv --out calibrator.json
 
