@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, NamedTuple
@@ -14,14 +14,12 @@ import typer
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.run import Run
 from calmoe.files import write_whole
-from studies.cells import rows_of
 from studies.pack import save_packed
 from studies.rows import read_lines, write_lines
 
-TOGETHER = (  # methods that share a warm-up, and single experts, which have none
-    ("vanilla", "robust_filtered", "robust_brier"),
-    ("sharp", "sharp_filtered", "sharp_brier"),
-    ("single", "sharp_single"),
+METHODS = (
+    *("vanilla", "robust_filtered", "robust_brier", "sharp", "sharp_filtered", "sharp_brier"),
+    *("single", "sharp_single"),
 )
 CHOSEN = ("rho=0.2", "average=0.998", "keep_weights=false")
 TIME_IS_UP = 3  # the exit code of `calmoe run`
@@ -48,7 +46,7 @@ GRIDS = {
 
 
 class Piece(NamedTuple):
-    """Trainings that belong together: one folder."""
+    """What is lacking of one target and seed: one folder."""
 
     target: str
     seed: int
@@ -56,7 +54,7 @@ class Piece(NamedTuple):
 
     @property
     def name(self) -> str:
-        return "-".join(filter(None, [self.target, str(self.seed), self.methods[0]]))
+        return "-".join(filter(None, [self.target, str(self.seed)]))
 
 
 def train_truer(
@@ -68,6 +66,7 @@ def train_truer(
     limit: Annotated[float, typer.Option(help="Seconds after which nothing new begins.")] = 3600.0,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time.")] = 1,
     methods: Annotated[str | None, typer.Option(help="Only these, such as vanilla,sharp.")] = None,
+    targets: Annotated[str | None, typer.Option(help="Only these, such as sketch,photo.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A further setting.")] = None,
     dry_run: Annotated[bool, typer.Option(help="Only list what is missing.")] = False,
 ) -> None:
@@ -81,39 +80,46 @@ def train_truer(
     --weights resnet50.safetensors --limit 500 --jobs 3
     """
     check_known("dataset", dataset, tuple(GRIDS))
-    wanted = methods.split(",") if methods else [method for group in TOGETHER for method in group]
+    grid = GRIDS[dataset]
+    wanted = methods.split(",") if methods else list(METHODS)
     for method in wanted:
-        check_known("method of the study", method, [each for group in TOGETHER for each in group])
-    pieces = list(lacking(GRIDS[dataset], rows, wanted))
+        check_known("method of the study", method, METHODS)
+    if targets:
+        for target in targets.split(","):
+            check_known("target", target, grid.targets)
+        grid = grid._replace(targets=tuple(targets.split(",")))
+    pieces = list(lacking(grid, rows, wanted))
     for piece in pieces if dry_run else ():
         print(piece.name, ",".join(piece.methods))
     if dry_run:
         return
-    common = [
-        *CHOSEN,
-        *GRIDS[dataset].settings,
-        *([f"weights={weights}"] if weights else []),
-        *(settings or []),
-    ]
+    common = [*CHOSEN, *grid.settings, *([f"weights={weights}"] if weights else []), *(settings or [])]
     to.mkdir(parents=True, exist_ok=True)
-    deadline, kept, lock = time.monotonic() + limit, [], Lock()
+    deadline, lock = time.monotonic() + limit, Lock()
 
     def train(piece: Piece) -> None:
         left = deadline - time.monotonic()
         if left <= 0:
             return
-        folder, started = to / piece.name, time.monotonic()
-        code = _run(dataset, piece, common, folder, data, left)
-        found = list(rows_of(Run.open(folder))) if code in (0, TIME_IS_UP) else []
-        with lock:
-            print(f"{piece.name} rc {code} after {time.monotonic() - started:.0f} s", flush=True)
-            kept.extend(found)
-            write_lines(to / "new-rows.jsonl", kept)
-            if found:
-                _keep_predictions(Run.open(folder), piece, to / "predictions")
+        started = time.monotonic()
+        code = _run(dataset, piece, common, to / piece.name, data, left)
+        print(f"{piece.name} rc {code} after {time.monotonic() - started:.0f} s", flush=True)
+        if code in (0, TIME_IS_UP):
+            kept.append(readers.submit(keep, piece))
 
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(train, pieces))
+    def keep(piece: Piece) -> None:
+        _keep_predictions(Run.open(to / piece.name), piece, to / "predictions")
+        _read(to / piece.name)
+        with lock:
+            files = sorted(to.glob("*.rows.jsonl"))
+            write_lines(to / "new-rows.jsonl", [row for file in files for row in read_lines(file)])
+
+    kept: list[Future[None]] = []
+    with ThreadPoolExecutor(jobs) as readers:  # a model is read while the next ones train
+        with ThreadPoolExecutor(jobs) as trainers:
+            list(trainers.map(train, pieces))
+        for reading in kept:
+            reading.result()
 
 
 def lacking(grid: Grid, rows: Path, wanted: Sequence[str]) -> Iterator[Piece]:
@@ -123,10 +129,9 @@ def lacking(grid: Grid, rows: Path, wanted: Sequence[str]) -> Iterator[Piece]:
     }
     for seed in grid.seeds:
         for target in grid.targets:
-            for group in TOGETHER:
-                left = tuple(m for m in group if m in wanted and (target, seed, m) not in there)
-                if left:
-                    yield Piece(target, seed, left)
+            left = tuple(m for m in METHODS if m in wanted and (target, seed, m) not in there)
+            if left:
+                yield Piece(target, seed, left)
 
 
 def _run(
@@ -145,6 +150,15 @@ def _run(
         last = finished.stdout.decode(errors="replace").strip().splitlines()[-1:]
         raise InputError(f"{piece.name}: calmoe run refused: {''.join(last)}")
     return finished.returncode
+
+
+def _read(folder: Path) -> None:
+    """`studies cells` in a process of its own: threads of one process would wait for each other."""
+    command = [sys.executable, "-m", "studies", "cells", str(folder), "--to", f"{folder}.rows.jsonl"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        last = finished.stderr.strip().splitlines()[-1:]
+        raise InputError(f"{folder.name}: its models could not be read: {''.join(last)}")
 
 
 def _keep_predictions(run: Run, piece: Piece, folder: Path) -> None:
