@@ -11,7 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 IMPORTED = (
-    *("torch", "torchmetrics", "sklearn.ensemble", "pyarrow.parquet"),
+    *("torch", "torch._dynamo", "torchmetrics"),  # the second: when training begins
+    *("sklearn.ensemble", "sklearn.datasets", "pyarrow.parquet"),
     *("calmoe.commands", "calmoe.experiments.runner", "calmoe.report.write", "calmoe.auditing.files"),
 )
 
