@@ -19,7 +19,7 @@ def blocks(page):
         yield text[: match.start()].count("\n") + 2, match[1]
 
 
-@pytest.mark.usefixtures("hasty", "unrendered")
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("page", [p for p in PAGES if any(True for _ in blocks(p))], ids=lambda p: p.name)
 @pytest.mark.usefixtures("forget")
 def test_code_blocks_run(page, tmp_path, monkeypatch):
