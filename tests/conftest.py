@@ -8,15 +8,13 @@ import shutil
 import hypothesis
 import pytest
 import torch
-from matplotlib.figure import Figure
-from PIL import Image
 from rich.console import Console
 
+import haste
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
 from calmoe.registry import REGISTRIES, offered
-from haste import hastily
 from sizes import VARIABLE, at_size
 
 torch.set_num_threads(1)
@@ -54,16 +52,20 @@ def _seed():
 
 
 @pytest.fixture
-def unrendered(monkeypatch):
-    """Figures are drawn and become pictures of one pixel: most of a page's time goes into the others."""
-    stream = io.BytesIO()
-    Image.new("RGB", (1, 1)).save(stream, "PNG")
-    monkeypatch.setattr(Figure, "savefig", lambda _, file, **__: file.write(stream.getvalue()))
+def unrendered():
+    with haste.unrendered():
+        yield
 
 
 @pytest.fixture
 def hasty():
-    with hastily():
+    with haste.hastily():
+        yield
+
+
+@pytest.fixture
+def brief():
+    with haste.briefly():
         yield
 
 

@@ -102,6 +102,7 @@ def test_one_routing_for_all_rows(tmp_path):
     same(read_predictions(path, routing=WEIGHTS), mixture)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_of_takes_names(tmp_path):
     path = write(tmp_path / "p.csv", NATURAL["class-named columns"][0])
     result = command("audit", path, "--of", "yes")
@@ -114,6 +115,7 @@ def test_of_takes_names(tmp_path):
 # --- what the user says
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_command_of_the_docs(tmp_path):
     columns = {"y": NAMES[Y], "p_yes": P[:, 1], "p_no": P[:, 0], "region": REGION, "id": range(ROWS)}
     path = write(tmp_path / "preds.csv", columns)
@@ -242,6 +244,7 @@ def test_classes_that_count_from_one_and_booleans_beside_two_columns():
     same(read_predictions(pa.table({"p_1": P[:, 1], "p_0": P[:, 0], "label": Y})))
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_target_takes_the_sources_order(tmp_path):
     """The target has no labels and its columns the other way round."""
     world = np.random.default_rng(1).dirichlet([2, 2], 600)

@@ -27,6 +27,7 @@ from calmoe.metrics import ece
 from calmoe.predictions import Predictions
 from calmoe.render.page import Point
 from calmoe.worlds import WORLDS
+from haste import briefly
 from strategies import divergence, generator, random_output
 
 HEADER = {
@@ -46,7 +47,8 @@ HEADER = {
 
 @pytest.fixture(scope="module")
 def reports():
-    return {name: calmoe.audit(make(3).sample(4000, seed=0)) for name, make in WORLDS.items()}
+    with briefly():
+        return {name: calmoe.audit(make(3).sample(4000, seed=0)) for name, make in WORLDS.items()}
 
 
 def test_each_world_is_told_apart(reports):
@@ -117,6 +119,7 @@ def test_a_report_is_written_whole_and_the_same_twice(reports, tmp_path):
         assert "nan" not in drawn.alt
 
 
+@pytest.mark.usefixtures("brief")
 def test_many_classes_are_judged_by_confidence():
     output = random_output(0, n=1000, classes=5, experts=3)
     labels = torch.multinomial(output.probs, 1, generator=generator(1)).squeeze(1)
@@ -275,7 +278,7 @@ def test_the_command_prints_the_findings_and_writes_the_page(tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("hasty", "unrendered")
 @pytest.mark.parametrize("of", ["top", 1])
 def test_the_reweightings_are_saved_and_demonstrate_what_the_report_says(tmp_path, of):
     given = worlds.cancelling(0).sample(2000, seed=0)

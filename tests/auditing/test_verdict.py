@@ -18,7 +18,7 @@ from calmoe.auditing.presentation.words import summary_lines
 from calmoe.auditing.verdict import helps
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS, multiclass
-from haste import hastily
+from haste import hastily, unrendered
 from sizes import at_size
 
 GREEK = re.compile(r"[\u0370-\u03ff√∞≤≥±]")
@@ -79,7 +79,8 @@ def reports():
 def pages(reports, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     chosen = ("cancelling 0", "constant router", "one expert", "useless", "30 rows", "miscalibrated 0")
-    return {name: _read(reports[name].save(folder / name.replace(" ", "-"))) for name in chosen}
+    with unrendered():
+        return {name: _read(reports[name].save(folder / name.replace(" ", "-"))) for name in chosen}
 
 
 def _read(path):
@@ -90,6 +91,7 @@ def _read(path):
     return bare, html
 
 
+@pytest.mark.usefixtures("brief")
 def test_worlds_get_their_verdict():
     for seed in range(at_size(2, 10)):
         verdicts = {

@@ -1,6 +1,7 @@
 import os
 import pickle
 import sys
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -23,8 +24,14 @@ def path(tmp_path):
     return tmp_path / "resnet18.safetensors"
 
 
+@cache
+def usual():
+    """One model for all refusals: none of them may change it."""
+    return ResNet(18, stem="imagenet")
+
+
 def refused(path, words, model=None):
-    model = model or ResNet(18, stem="imagenet")
+    model = model or usual()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(InputError, match=words) as refusal:
         load_pretrained(model, path)

@@ -99,7 +99,7 @@ def test_a_sweep_is_refused(swept, tmp_path):
         export(swept[0], tmp_path / "out")
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("hasty", "unrendered")
 def test_the_command_and_an_audit_of_what_it_wrote(reference, tmp_path):
     def said(*arguments):
         result = calmoe(*arguments)

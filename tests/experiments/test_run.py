@@ -175,6 +175,7 @@ def predictions(finished, method="vanilla"):
 
 
 @pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("unrendered")
 def test_predictions_from_elsewhere_stand_in_tables_and_figures(finished, tiny, quiet, tmp_path):
     model = predictions(finished)
     opened = add_predictions(finished, "theirs", 42, model.validation, model.test)

@@ -1,7 +1,5 @@
 """A run's models as models that predict: what training reported, to the last digit."""
 
-import os
-import subprocess
 import sys
 
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 import torch
 
 import calmoe
+import forked
 from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.evaluation import as_method_reads
@@ -65,14 +64,7 @@ def test_another_process_in_another_folder_predicts_the_same(reference, digits, 
         "import calmoe, numpy as np; m = calmoe.load('digits'); x = np.load('x.npy');"
         "np.save('p.npy', m.predict_proba(x)); print(m.kind, m.classes[3], *m.predict(x[:2]))"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "moved",
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = forked.run([sys.executable, "-c", code], cwd=tmp_path / "moved", text=True, check=True)
     assert told.stdout.split() == ["images", "3", *map(str, model.predict(digits.test.inputs[:2]))]
     assert model.classes_.tolist() == list(range(10))
     probs = np.load(tmp_path / "moved" / "p.npy")

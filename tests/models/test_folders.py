@@ -1,7 +1,6 @@
 """Model folders: what was saved predicts the same, here and in another process; damage is refused."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 from sklearn.linear_model import LogisticRegression
 
 import calmoe
+import forked
 from calmoe.errors import InputError
 from models.made_tables import mixed, noisy, quick_mixture, quick_network
 
@@ -53,7 +53,7 @@ def test_another_process_predicts_the_same(saved, table, tmp_path):
     )
     folders = [str(folder) for _, folder in saved.values()]
     command = [sys.executable, "-c", code, str(tmp_path / "x.parquet"), *folders, str(tmp_path / "probs.npy")]
-    subprocess.run(command, check=True, cwd=tmp_path)
+    forked.run(command, check=True, cwd=tmp_path)
     here = np.stack([model.predict_proba(X) for model, _ in saved.values()])
     np.testing.assert_allclose(np.load(tmp_path / "probs.npy"), here, atol=1e-12)
 

@@ -55,6 +55,7 @@ def test_the_default_experts_take_a_mixed_table():
     assert model.predict_proba(table).shape == (150, 2)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_predictions_are_a_mixture_that_can_be_audited():
     table, y = mixed()
     predictions = quick_mixture().fit(table, y).predictions(table, y, groups={"town": table["klasa"]})

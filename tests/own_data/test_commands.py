@@ -26,6 +26,7 @@ def reported(folder, part="held out"):
     return calmoe.load(folder).card.scores[part]
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_table_in_three_commands(tmp_path, unrendered):
     path = write_credit(tmp_path / "credit.csv")
     told = done("train", path, "--label", "default", "--group", "region", *NETWORK)
@@ -50,6 +51,7 @@ def test_a_table_in_three_commands(tmp_path, unrendered):
     assert "end the name so" in refused("predict", folder, path, "--out", "p.txt")
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_card_has_what_is_needed_to_judge_the_model(tmp_path, unrendered):
     path = write_credit(tmp_path / "credit.csv")
     done("train", path, "--label", "default", *NETWORK)

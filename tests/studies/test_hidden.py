@@ -26,6 +26,7 @@ def folder(tmp_path):
     return tmp_path / "42"
 
 
+@pytest.mark.usefixtures("hasty")
 def test_every_mixture_is_tested_as_trained_and_after_a_temperature(folder):
     rows = list(rows_of(folder))
     facts = [(row["method"], row["seed"], row["kind"]) for row in rows]
@@ -39,6 +40,7 @@ def test_every_mixture_is_tested_as_trained_and_after_a_temperature(folder):
         assert row["rows"] == len(test)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_count_is_of_p_below_the_level(folder, tmp_path, capsys):
     rows = tmp_path / "rows.jsonl"
     hidden([folder], rows)

@@ -6,10 +6,16 @@ import pytest
 
 from calmoe.errors import InputError
 from calmoe.predictions import Predictions
+from forked import in_place_of_subprocess
 from studies.rows import read_lines
 from studies.train_truer import GRIDS, Grid, lacking, train_truer
 
 EVERY = ["vanilla", "sharp", "single"]
+
+
+@pytest.fixture(autouse=True)
+def _quick_processes(monkeypatch):
+    monkeypatch.setattr("studies.train_truer.subprocess", in_place_of_subprocess)
 
 
 def write(path, *rows):

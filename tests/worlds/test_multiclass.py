@@ -51,6 +51,7 @@ def test_samples_follow_the_world_and_the_event_is_the_top_label():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("name", multiclass.WORLDS)
 def test_intervals_cover_over_random_worlds(name, monkeypatch):
     """ECE, experts, and what a witness and an adversary show who know the world."""

@@ -79,7 +79,8 @@ def compare(models: Mapping[str, tuple[Predictions, AuditReport]], level: float 
 
     >>> from calmoe.auditing import audit
     >>> from calmoe.worlds.binary import calibrated, miscalibrated
-    >>> samples = {"true": calibrated(0).sample(2000, seed=0), "off": miscalibrated(0).sample(2000, seed=0)}
+    >>> worlds = {"true": calibrated(seed=0), "off": miscalibrated(seed=0, temperature=4.0)}
+    >>> samples = {name: world.sample(150, seed=0) for name, world in worlds.items()}
     >>> compare({name: (given, audit(given)) for name, given in samples.items()}).models[1].verdict.truth
     'off'
     """

@@ -118,10 +118,10 @@ def make_verdict(report: "AuditReport") -> Verdict:
     """The verdict of a report.
 
     >>> from calmoe.auditing import audit
-    >>> from calmoe.worlds.binary import cancelling
-    >>> verdict = make_verdict(audit(cancelling(seed=0).sample(4000, seed=0)))
-    >>> verdict.truth, verdict.hidden, verdict.worth
-    ('may be true', 'hidden', 'useful')
+    >>> from calmoe.worlds.binary import miscalibrated
+    >>> verdict = make_verdict(audit(miscalibrated(seed=0, temperature=4.0).sample(150, seed=0)))
+    >>> verdict.truth, verdict.side, verdict.hidden
+    ('off', 'too high', 'not looked at')
     """
     aggregate, skill = report.aggregate, report.skill
     truth = _truth(aggregate.ece, aggregate.balance)

@@ -83,6 +83,7 @@ def test_the_same_seed_gives_the_same_numbers():
     assert hidden(configurations, seed=1) == hidden(configurations, seed=1)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_bounds_hold_for_the_best_witness():
     """Who knows m − f needs no learning and leaves no slack: the bound misses as often as it may."""
     times, honest, covered, errors = at_size(150, 1500), 0, 0, []
@@ -98,6 +99,7 @@ def test_bounds_hold_for_the_best_witness():
     assert np.mean(np.square(errors)) <= most_square(times)
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("rows", [300, 1000])
 @pytest.mark.parametrize("make", [worlds.calibrated, partial(worlds.miscalibrated, temperature=4.0)])
 def test_no_judge_makes_an_error_of_the_level_a_hidden_one(make, rows):

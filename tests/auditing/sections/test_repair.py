@@ -101,6 +101,7 @@ def test_the_change_of_an_ece_holds_both_ends():
     assert _gap("a", "a", {"a": before}, wide) == (0, 0, 0, 0)
 
 
+@pytest.mark.usefixtures("brief")
 def test_no_temperature_is_recommended_where_uniform_probabilities_do_better():
     probs = torch.rand(400, 3, generator=torch.Generator().manual_seed(0)).softmax(1)
     wrong = Predictions.from_probs(probs, probs.argmin(1))

@@ -90,6 +90,7 @@ def test_no_error_seen_is_not_no_error():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("rows", [300, 1000, 5000])
 def test_intervals_cover_where_errors_are_rare(rows, monkeypatch):
     monkeypatch.setattr(calibration, "smooth", lambda *_, **__: NONE)  # has its own test, and takes most time

@@ -250,7 +250,7 @@ def apart() -> tuple[Predictions, Predictions]:
     )
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("brief", "unrendered")
 def test_files_that_do_not_overlap_predict_nothing(tmp_path):
     report = calmoe.audit(apart()[0], target=apart()[1])
     target = report.target

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
 from calmoe.auditing.configurations import Configurations, Features
-from calmoe.auditing.statistics.boosting import small_trees
+from calmoe.auditing.statistics.boosting import one_thread, small_trees
 from calmoe.auditing.statistics.splits import how_many, seeds
 from calmoe.errors import InputError
 
@@ -113,7 +112,7 @@ def boosted(
     def at(rows: np.ndarray) -> np.ndarray:
         return np.column_stack([features.numbers[rows], *(code[rows] for code in coded)])
 
-    with threadpool_limits(1, user_api="openmp"):  # the same sums on every machine, busy or not
+    with one_thread():
         model.fit(at(past), values[past])
         return [np.asarray(model.predict(at(rows))) for rows in asked]
 

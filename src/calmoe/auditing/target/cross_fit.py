@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
-from calmoe.auditing.statistics.boosting import small_trees
+from calmoe.auditing.statistics.boosting import one_thread, small_trees
 from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_means, mean, normal
 from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
 from calmoe.auditing.target.density import FOLDS
@@ -46,7 +45,7 @@ def cross_fitted(
         model = HistGradientBoostingRegressor(
             learning_rate=0.1, max_iter=60, **small_trees(len(others), seed)
         )
-        with threadpool_limits(1, user_api="openmp"):
+        with one_thread():
             model.fit(source[others], values[others])
             expected[fold == k] = model.predict(source[fold == k])
             answers[k] = model.predict(target)

@@ -20,11 +20,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler
-from threadpoolctl import threadpool_limits
 
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.statistics.boosting import small_trees
+from calmoe.auditing.statistics.boosting import one_thread, small_trees
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
 from calmoe.defaults import LEVEL
@@ -122,7 +121,7 @@ def _log_odds(
         few = taught[:FOR_SPLINES]
         models = zip(_models(len(taught), seed), (others[taught], others[few]), strict=True)
         for column, (model, rows) in enumerate(models):
-            with threadpool_limits(1):  # the same sums on every machine, busy or not
+            with one_thread():
                 model.fit(features[rows], which[rows])
                 scores[kept, column] = _logits(model, features[others[kept]])
                 answers[:, column] += _logits(model, features[held]) / INNER
