@@ -111,11 +111,13 @@ def sweep_command(
 
 def _split(words: Sequence[str], only_report: bool) -> tuple[str, list[str]]:
     """The dataset, and the settings with their values; "" stands for the settings that a folder has."""
+    from calmoe.data import DATASETS
     from calmoe.experiments.sweep import sweepable
 
     axes, names = [word for word in words if "=" in word], [word for word in words if "=" not in word]
     if not axes and len(names) == 2:  # calmoe sweep eta digits, or the other way round
-        setting, dataset = names if names[1] not in sweepable() else names[::-1]
+        swapped = names[0] in DATASETS or names[1] in sweepable()
+        setting, dataset = names[::-1] if swapped else names
         return dataset, [setting]
     if not axes and len(names) == 1 and only_report:
         return names[0], [""]
