@@ -137,7 +137,7 @@ def test_curves_are_the_middle_of_their_splits():
 
 
 def test_no_more_rows_are_attacked_than_need_be(monkeypatch):
-    monkeypatch.setattr("calmoe.auditing.sections.fragility.MOST_ATTACKED", 500)
+    monkeypatch.setattr("calmoe.auditing.statistics.demonstration.MOST_ATTACKED", 500)
     world = worlds.cancelling(0)
     sample = world.sample(3000, seed=0)
     found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.1,))

@@ -31,7 +31,8 @@ Attack = Callable[[Seen, Seen, float, int, np.ndarray | None], tuple[np.ndarray,
 The adversary keeps the signs that it is given."""
 
 
-def _signs(pushed: np.ndarray) -> np.ndarray:
+def signs_of(pushed: np.ndarray) -> np.ndarray:
+    """1 or −1; 1 for zero."""
     return np.where(pushed >= 0, 1.0, -1.0)
 
 
@@ -43,7 +44,7 @@ def best_signs(starts: np.ndarray, push: Callable[[np.ndarray], np.ndarray]) -> 
     signs = starts
     for _ in range(4):
         pushed = push(signs)
-        improved = _signs(pushed)
+        improved = signs_of(pushed)
         if (improved == signs).all():
             break
         signs = improved
@@ -82,7 +83,7 @@ def informed(
     """Tilts s_b ĥ(S)."""
     if signs is not None:
         return tilt(signs[now.binned] * now.expected, radius), signs
-    plain = _signs(np.bincount(past.binned, past.residual, minlength=bins))
+    plain = signs_of(np.bincount(past.binned, past.residual, minlength=bins))
     if radius <= 0:
         return np.ones(len(now.binned)), plain
     cells = _Cells.of(past, past.expected, bins)
@@ -94,7 +95,7 @@ def informed(
     rate = np.sqrt(2 * radius) / spread if spread > 1e-6 else 0.0
     up, down = (cells.sums(np.exp(sign * rate * cells.score), bins) for sign in (1, -1))
     ones = np.ones(bins)
-    signs = best_signs(np.stack([plain, _signs(up - down), ones, -ones]), push)
+    signs = best_signs(np.stack([plain, signs_of(up - down), ones, -ones]), push)
     return tilt(signs[now.binned] * now.expected, radius), signs
 
 
@@ -116,7 +117,7 @@ def regional(
     if signs is None:
         ones = np.ones((1, bins))
         starts = np.concatenate(
-            [_signs(table.sum(axis=0, keepdims=True)), ones, -ones, _signs(table), _signs(-table)]
+            [signs_of(table.sum(axis=0, keepdims=True)), ones, -ones, signs_of(table), signs_of(-table)]
         )
         signs = best_signs(starts, lambda signs: density(signs, shares) @ table)
     return density(signs, shares_now)[now.region], signs
@@ -129,7 +130,7 @@ def blind(
     cells, ways = _Cells.of(past, past.value, bins), np.array([1.0, -1.0])
     pushed = cells.sums(tilt(ways[:, None] * cells.score, radius, cells.mass) * cells.residual, bins)
     worse = int(np.argmax(np.abs(pushed).sum(axis=1) if signs is None else pushed @ signs))
-    signs = _signs(pushed[worse]) if signs is None else signs
+    signs = signs_of(pushed[worse]) if signs is None else signs
     return tilt(ways[worse] * now.value, radius), signs
 
 

@@ -1,0 +1,145 @@
+"""Attacks on one split of the rows: earlier rows teach an adversary, judged rows' labels demonstrate it.
+
+The mean of a s_b D over judged rows is an unbiased estimate of an error that the reweighting a forces, as its
+signs s and its scores come from earlier rows. An adversary chooses its signs once, before the first judged
+block: blocks that push a bin to opposite sides cancel, and their joint reweighting would force less.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.adversaries import ATTACKS, Seen, signs_of
+from calmoe.auditing.statistics.estimates import RARE, Estimate, normal, within
+from calmoe.auditing.statistics.sequential import Learned
+
+RADII = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
+QUOTED = 0.1  # the radius that sentences speak of
+SMALLEST = 0.01  # "twice the ECE" takes an ECE below one point for one point
+MOST_ATTACKED = 200_000  # judged rows of a split
+
+
+def quoted(radii: np.ndarray) -> int:
+    """The index of the first radius of at least 0.1, or of the last one."""
+    return min(int(np.searchsorted(radii, QUOTED)), len(radii) - 1)
+
+
+class Scene:
+    """The rows as adversaries see them."""
+
+    def __init__(self, configurations: Configurations, bins: int) -> None:
+        self.bins, self.index = bins, configurations.bins(bins)
+        self.residual, self.noise = configurations.residual, configurations.noise
+        self.leading = configurations.leading
+        self.values = {"disagreement": configurations.disagreement, "entropy": configurations.entropy}
+
+    def blocks(self, learned: Learned, name: str) -> list[tuple[Seen, Seen]]:
+        """Earlier rows and judged ones, block by block."""
+        values = self.values.get(name, self.residual)
+
+        def seen(rows: np.ndarray, expected: np.ndarray) -> Seen:
+            return Seen(
+                expected,
+                self.index[rows],
+                self.leading[rows],
+                values[rows],
+                self.residual[rows],
+                self.noise[rows],
+            )
+
+        kept = attacked(learned)
+        return [
+            (seen(past, recalled), seen(learned.rows[part], learned.expected[part]))
+            for part, past, recalled in zip(
+                (kept[learned.block[kept] == b] for b in range(1, len(learned.past) + 1)),
+                learned.past,
+                learned.recalled,
+                strict=True,
+            )
+        ]
+
+
+def attacked(learned: Learned) -> np.ndarray:
+    """Positions of the judged rows that are attacked: of each block the first ones, in proportion."""
+    share = min(1.0, MOST_ATTACKED / len(learned.rows))
+    return np.concatenate([part[: int(np.ceil(share * len(part)))] for part in learned.parts()])
+
+
+class Forced(NamedTuple):
+    """What an adversary forces on the judged rows of one split, and its standard error."""
+
+    value: np.ndarray  # [R]
+    error: np.ndarray  # [R]
+    signs: np.ndarray  # [R, B]
+    densities: np.ndarray  # [R, J] float32, of mean 1 in each block
+
+    def forgotten(self) -> "Forced":
+        """Without the densities, which are large."""
+        return self._replace(densities=np.empty((0, 0), np.float32))
+
+    def at(self, i: int, one_sided: float) -> Estimate:
+        """With an interval each of whose ends has this level."""
+        return within(normal(float(self.value[i]), float(self.error[i]), 2 * one_sided - 1), -1.0, 1.0)
+
+
+def attack(name: str, blocks: list[tuple[Seen, Seen]], radii: tuple[float, ...], bins: int) -> Forced:
+    """Attack block by block; densities have mean 1 in each block, so that all rows weigh the same."""
+    rows = sum(len(now.binned) for _, now in blocks)
+    values, errors = np.empty(len(radii)), np.empty(len(radii))
+    pushed_to = np.empty((len(radii), bins))
+    densities = np.ones((len(radii), rows), np.float32)
+    for i, radius in enumerate(radii):
+        total, variance, signs, start = 0.0, 0.0, None, 0
+        for past, now in blocks:
+            density, signs = ATTACKS[name](past, now, radius, bins, signs)
+            pushed = signs[now.binned] * now.residual
+            total += float(density @ pushed)
+            variance += _variance(pushed, density, now.noise)
+            densities[i, start : start + len(pushed)] = density
+            start += len(pushed)
+        values[i], errors[i], pushed_to[i] = total / rows, variance**0.5 / rows, signs
+    return Forced(values, errors, pushed_to, densities)
+
+
+def _variance(pushed: np.ndarray, density: np.ndarray, noise: np.ndarray) -> float:
+    """Of Σ a s D in a block whose densities have mean 1; at least the expected spread, up to RARE errors."""
+    here = float(density @ pushed) / len(pushed)
+    seldom = min(float(density**2 @ noise), RARE * float(density.max()) ** 2)
+    return max(float(density**2 @ (pushed - here) ** 2), seldom)
+
+
+def beyond_twice(blocks: list[tuple[Seen, Seen]], forced: Forced, i: int, one_sided: float) -> Estimate:
+    """The error forced at radius i less twice the ECE (0.01 where it is smaller), on the same judged rows.
+
+    The ECE is the largest E[t_b D] over signs t. Signs of the judged rows' own gaps make it too large, signs
+    of earlier rows' too small: the first give the lower end, which is also that of the error less 0.02; the
+    second give the upper end, or, where earlier rows show no ECE above 0.02, the error less 0.02 does.
+    """
+    bins, judged, past = forced.signs.shape[1], [now for _, now in blocks], blocks[0][0]
+    gaps = sum(np.bincount(now.binned, now.residual, minlength=bins) for now in judged)
+    earlier = np.bincount(past.binned, past.residual, minlength=bins)
+    value, low, high, error = forced.at(i, one_sided)
+    floored = Estimate(*(number - 2 * SMALLEST for number in (value, low, high)), error)
+    own = _less_twice(judged, forced, i, signs_of(np.asarray(gaps)), one_sided)
+    small = np.abs(earlier).sum() / len(past.binned) < 2 * SMALLEST
+    above = floored if small else _less_twice(judged, forced, i, signs_of(earlier), one_sided)
+    return above._replace(low=min(own.low, floored.low))
+
+
+def _less_twice(judged: list[Seen], forced: Forced, i: int, signs: np.ndarray, one_sided: float) -> Estimate:
+    """E[a s_b D] − 2 E[t_b D] for the signs t [B]."""
+    total = variance = 0.0
+    start, rows = 0, forced.densities.shape[1]
+    for now in judged:
+        density = forced.densities[i, start : start + len(now.binned)].astype(np.float64)
+        start += len(density)
+        sign, other = forced.signs[i][now.binned], 2 * signs[now.binned]
+        pushed, twice = sign * now.residual, other * now.residual
+        here = float(density @ pushed) / len(pushed)
+        around = density * (pushed - here) - (twice - twice.mean())
+        weight = (density * sign - other) ** 2
+        seldom = min(float(weight @ now.noise), RARE * float(weight.max()))
+        variance += max(float(around @ around), seldom)
+        total += float(density @ pushed) - float(twice.sum())
+    return normal(total / rows, variance**0.5 / rows, 2 * one_sided - 1)
