@@ -3,17 +3,13 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import torch
 import typer
-from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
 from calmoe.auditing import Configurations, Estimate, fragility, hidden
@@ -23,11 +19,11 @@ from calmoe.auditing.verdict import judge_truth
 from calmoe.defaults import LEVEL as SURE
 from calmoe.errors import InputError, check_known
 from calmoe.files import write_whole
-from calmoe.progress_bar import progress_bar
 from calmoe.render.grid import Entry, Grid, Heading, count, label
 from calmoe.worlds.binary import calibrated_experts
 from calmoe.worlds.cancellation import WORLDS, by_class, by_routing, clean
 from calmoe.worlds.finite import Finite
+from studies.processes import answers
 
 LEVEL = 0.05  # below it, a p-value is a finding
 OWN_VECTOR, ROUTING = "mixture's own vector", "routing"
@@ -73,38 +69,19 @@ def audit_worlds(
 
     Example: python -m studies audit-worlds --worlds 20 --jobs 2 --to rows.jsonl
     """
-    if worlds < 1 or jobs < 1 or rows < 1:
-        raise InputError("--worlds, --rows and --jobs must be at least 1")
+    if worlds < 1 or rows < 1:
+        raise InputError("--worlds and --rows must be at least 1")
     chosen = [kind.strip() for kind in kinds.split(";") if kind.strip()] or list(KINDS)
     for kind in chosen:
         check_known("kind of world", kind, KINDS)
     tasks = [(kind, rows, seed) for kind in chosen for seed in range(first, first + worlds)]
     known = read_answers(to) if to is not None and to.exists() else {}
     missing = [task for task in tasks if task not in known]
-    with progress_bar(MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()) as bar:
-        shown = bar.add_task("worlds", total=len(tasks), completed=len(tasks) - len(missing))
-        for task, answer in answers(missing, jobs):
-            known[task] = answer
-            if to is not None:
-                keep(to, task, answer)
-            bar.advance(shown)
+    for task, answer in answers(judged, missing, jobs, "worlds"):
+        known[task] = answer
+        if to is not None:
+            keep(to, task, answer)
     print(table({kind: [known[t] for t in tasks if t[0] == kind] for kind in chosen}, rows).markdown())
-
-
-def answers(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Answer]]:
-    """What the audit says of each world, as it becomes known."""
-    if jobs == 1 or len(tasks) < 2:
-        yield from ((task, judged(task)) for task in tasks)
-        return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _one_thread) as pool:
-        waiting = {pool.submit(judged, task): task for task in tasks}
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
-
-
-def _one_thread() -> None:
-    """The processes share the machine; each has one thread."""
-    torch.set_num_threads(1)
 
 
 def keep(path: Path, task: Task, answer: Answer) -> None:

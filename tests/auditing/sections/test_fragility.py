@@ -151,3 +151,28 @@ def test_curves_without_anything_to_reweight_are_not_shown():
     sample = world.sample(1000, seed=0)
     found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.0, 0.1))
     assert [curve.name for curve in found.moving] == ["configurations"]
+
+
+@pytest.mark.parametrize("make", [worlds.cancelling, worlds.miscalibrated, worlds.calibrated])
+def test_what_is_beyond_twice_the_ece_is_bounded(make):
+    """Who knows m − f reaches F: then both ends hold, and no world is called what it is not."""
+    times, below, above, wrong = at_size(12, 200), 0, 0, 0
+    for seed in range(times):
+        world = make(seed)
+        sample = world.sample(3000, seed=1000 + seed)
+        found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.1,))
+        true = world.fragility(np.array([0.1]))[0] - 2 * max(world.ece(), 0.01)
+        below += found.excess.low <= true
+        above += true <= found.excess.high
+        wrong += found.steadiness == ("steady" if true > 0 else "fragile")
+    assert below >= least(times, 0.975)
+    assert above >= least(times, 0.95)
+    assert wrong <= most(times, 0.05)
+
+
+def test_a_world_that_a_shift_breaks_is_fragile_and_a_calibrated_one_is_not():
+    broken, sound = worlds.cancelling(0, delta=0.15), worlds.calibrated(0)
+    for world, expected in ((broken, "fragile"), (sound, "steady")):
+        sample = world.sample(40_000, seed=0)
+        found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.1,))
+        assert found.steadiness == expected
