@@ -37,7 +37,7 @@ from calmoe.auditing.statistics.demonstration import (
     beyond_twice,
     quoted,
 )
-from calmoe.auditing.statistics.estimates import Estimate, binned_gap
+from calmoe.auditing.statistics.estimates import Estimate, binned_gap, binned_means, ece_from
 from calmoe.auditing.statistics.sequential import Learned, Lessons
 from calmoe.auditing.statistics.splits import decided, level_each, middle
 from calmoe.defaults import BINS, LEVEL
@@ -164,15 +164,10 @@ def fragility(
     splits, at = len(learned), quoted(np.array(radii))
     scene, each = Scene(configurations, bins), level_each((1 + level) / 2, splits)
     forced: dict[str, list[Forced]] = {name: [] for name in ATTACKS}
-    excesses = []
     for r in range(splits):
         for name in ATTACKS:
             inside((r + list(ATTACKS).index(name) / len(ATTACKS)) / (splits + 1))
-            blocks = scene.blocks(learned[r], name)
-            done = attack(name, blocks, radii, bins)
-            if name == "configurations":
-                excesses.append(beyond_twice(blocks, done, at, each))
-            forced[name].append(done.forgotten())
+            forced[name].append(attack(name, scene.blocks(learned[r], name), radii, bins).forgotten())
     shown = learned[middle([done.value[at] for done in forced["configurations"]])]
     rows = shown.rows[attacked(shown)]
     curves, undecided = {}, []
@@ -182,7 +177,9 @@ def fragility(
         curves[name] = _curve(name, scene, rows, densities, errors, forced[name], radii, level)
         if not decided([part.at(at, each).low for part in forced[name]], 0.0):
             undecided.append(name)
-    ece = binned_gap(configurations.residual, scene.index, bins, level=level, noise=configurations.noise)
+    gaps = binned_means(configurations.residual, scene.index, bins, noise=configurations.noise)
+    ece, surely = ece_from(*gaps, level), ece_from(*gaps, 2 * each - 1)
+    excesses = [beyond_twice(part.at(at, each), surely) for part in forced["configurations"]]
     doubled = 2 * max(ece.value, SMALLEST)
     return Fragility(
         **curves,
