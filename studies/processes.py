@@ -11,7 +11,8 @@ from rich.progress import MofNCompleteColumn, TimeElapsedColumn, TimeRemainingCo
 from calmoe.errors import InputError
 from calmoe.progress_bar import progress_bar
 
-Task, Answer = TypeVar("Task"), TypeVar("Answer")
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 
 
 def answers(

@@ -45,7 +45,7 @@ def added(configurations: Configurations, learned: Learned, without: np.ndarray,
         here = rows[part]
         more = learned.expected[part] - without[part]
         vector = Features(features.numbers[here], features.categories[here])
-        strata = Strata.of(alike(vector, without[part], more))
+        strata = Strata(alike(vector, without[part], more))
         said = strata.centred(np.column_stack([configurations.confidence[here], without[part]]))
         rest = strata.centred(left[part])
         direction = _beside(strata.centred(more), said)
@@ -65,25 +65,17 @@ def added(configurations: Configurations, learned: Learned, without: np.ndarray,
     )
 
 
-class Strata(NamedTuple):
-    """Rows alike in V, and sums over them; a row alone in its stratum counts for nothing."""
+class Strata:
+    """Rows alike in V, and sums over them; a row alone in its stratum counts for nothing.
 
-    index: np.ndarray  # [n] the stratum of each row
-    counts: np.ndarray  # [G] rows of each stratum
+    index [n]: the stratum of each row. free [G]: the degrees of freedom of each stratum, at least 1.
+    scale [n]: m/(m − 1) of a row's stratum of m rows, as Σ u e m/(m − 1) is m times a covariance.
+    """
 
-    @classmethod
-    def of(cls, index: np.ndarray) -> "Strata":
-        return cls(index, np.bincount(index))
-
-    @property
-    def free(self) -> np.ndarray:
-        """Degrees of freedom of each stratum, at least 1. [G]"""
-        return np.maximum(self.counts - 1, 1)
-
-    @property
-    def scale(self) -> np.ndarray:
-        """m/(m − 1) of each row's stratum of m rows: Σ u e m/(m − 1) is m times a covariance. [n]"""
-        return (self.counts / self.free)[self.index]
+    def __init__(self, index: np.ndarray) -> None:
+        self.index, self.counts = index, np.bincount(index)
+        self.free = np.maximum(self.counts - 1, 1)
+        self.scale = (self.counts / self.free)[index]
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """[n] -> [G]"""
