@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from calmoe.auditing import Configurations, Estimate, fragility, hidden
 from calmoe.auditing.statistics.estimates import normal, spread
+from calmoe.auditing.statistics.origin import NOT_DECIDED, OWN_VECTOR, ROUTING
 from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.auditing.verdict import judge_truth
 from calmoe.defaults import LEVEL as SURE
@@ -26,7 +27,6 @@ from calmoe.worlds.finite import Finite
 from studies.processes import answers
 
 LEVEL = 0.05  # below it, a p-value is a finding
-OWN_VECTOR, ROUTING = "mixture's own vector", "routing"
 FINE = 5000  # levels: hardly two rows of a file have the same vector
 
 
@@ -134,7 +134,7 @@ def judged(task: Task) -> Answer:
         "ECE in its interval": answer.level_set.low <= world.ece() + 1e-9 <= answer.level_set.high + 2e-9,
         "bound / E|m(S) − f|": share,
         "origin right": answer.origin == origin if origin != "" else None,
-        "origin wrong": answer.origin not in (origin, "not decided") if origin != "" else None,
+        "origin wrong": answer.origin not in (origin, NOT_DECIDED) if origin != "" else None,
         "not decided": not answer.decided,
         "called off": judge_truth(answer.level_set, _balance(seen), SURE) == "off",
         "called fragile": shifted.steadiness == "fragile",

@@ -5,7 +5,7 @@ import pytest
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, fragility
-from calmoe.auditing.statistics.adversaries import Seen, best_signs, informed, regional
+from calmoe.auditing.statistics.adversaries import Past, Seen, best_signs, informed, regional
 from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.worlds import WORLDS, cancellation
 from oracle import oracle
@@ -29,7 +29,7 @@ def test_who_knows_the_truth_attains_the_true_curve(name, seed):
     world = WORLDS[name](seed)
     rows = known(world)
     for radius, true in zip(RADII, world.fragility(np.array(RADII)), strict=True):
-        density, signs = informed(rows, rows, radius, 15)
+        density, signs = informed(Past(rows, 15), rows, radius)
         assert density.mean() == pytest.approx(1)
         assert divergence(density) <= radius + 1e-9
         forced = (density * signs[rows.binned] * rows.residual).mean()
@@ -41,7 +41,7 @@ def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
     world = worlds.miscalibrated(seed, temperature=3.0)
     rows = known(world)
     for radius, true in zip(RADII, world.fragility(np.array(RADII), regions_only=True), strict=True):
-        density, signs = regional(rows, rows, radius, 15)
+        density, signs = regional(Past(rows, 15), rows, radius)
         for k in np.unique(rows.region):
             assert np.ptp(density[rows.region == k]) == 0
         assert divergence(density) <= radius + 1e-9

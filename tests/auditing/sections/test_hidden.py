@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, hidden
-from calmoe.auditing.sections.hidden import BOTH, NOT_DECIDED, OWN_VECTOR, ROUTING
+from calmoe.auditing.statistics.origin import BOTH, NOT_DECIDED, OWN_VECTOR, ROUTING
 from calmoe.auditing.statistics.sequential import FIRST, blocks, judged_blocks, learn
 from calmoe.worlds import WORLDS, cancellation
 from calmoe.worlds.binary import World

@@ -167,12 +167,12 @@ def fragility(
     for r in range(splits):
         for name in ATTACKS:
             inside((r + list(ATTACKS).index(name) / len(ATTACKS)) / (splits + 1))
-            forced[name].append(attack(name, scene.blocks(learned[r], name), radii, bins).forgotten())
+            forced[name].append(attack(name, scene.blocks(learned[r], name), radii).forgotten())
     shown = learned[middle([done.value[at] for done in forced["configurations"]])]
     rows = shown.rows[attacked(shown)]
     curves, undecided = {}, []
     for name in ATTACKS:
-        densities = attack(name, scene.blocks(shown, name), radii, bins).densities
+        densities = attack(name, scene.blocks(shown, name), radii).densities
         errors = [_one_interval([part.at(i, each) for part in forced[name]]) for i in range(len(radii))]
         curves[name] = _curve(name, scene, rows, densities, errors, forced[name], radii, level)
         if not decided([part.at(at, each).low for part in forced[name]], 0.0):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.statistics.adversaries import ATTACKS, Seen
+from calmoe.auditing.statistics.adversaries import ATTACKS, Past, Seen
 from calmoe.auditing.statistics.estimates import RARE, Estimate, normal, within
 from calmoe.auditing.statistics.sequential import Learned
 
@@ -35,7 +35,7 @@ class Scene:
         self.leading = configurations.leading
         self.values = {"disagreement": configurations.disagreement, "entropy": configurations.entropy}
 
-    def blocks(self, learned: Learned, name: str) -> list[tuple[Seen, Seen]]:
+    def blocks(self, learned: Learned, name: str) -> list[tuple[Past, Seen]]:
         """Earlier rows and judged ones, block by block."""
         values = self.values.get(name, self.residual)
 
@@ -51,7 +51,7 @@ class Scene:
 
         kept = attacked(learned)
         return [
-            (seen(past, recalled), seen(learned.rows[part], learned.expected[part]))
+            (Past(seen(past, recalled), self.bins), seen(learned.rows[part], learned.expected[part]))
             for part, past, recalled in zip(
                 (kept[learned.block[kept] == b] for b in range(1, len(learned.past) + 1)),
                 learned.past,
@@ -83,7 +83,7 @@ class Forced(NamedTuple):
         return within(normal(float(self.value[i]), float(self.error[i]), 2 * one_sided - 1), -1.0, 1.0)
 
 
-def attack(name: str, blocks: list[tuple[Seen, Seen]], radii: tuple[float, ...], bins: int) -> Forced:
+def attack(name: str, blocks: list[tuple[Past, Seen]], radii: tuple[float, ...]) -> Forced:
     """Attack block by block; densities have mean 1 in each block, so that all rows weigh the same."""
     rows = sum(len(now.binned) for _, now in blocks)
     values, errors = np.empty(len(radii)), np.empty(len(radii))
@@ -91,7 +91,7 @@ def attack(name: str, blocks: list[tuple[Seen, Seen]], radii: tuple[float, ...],
     for i, radius in enumerate(radii):
         total, variance, signs, start = 0.0, 0.0, None, 0
         for past, now in blocks:
-            density, signs = ATTACKS[name](past, now, radius, bins, signs)
+            density, signs = ATTACKS[name](past, now, radius, signs)
             pushed = signs[now.binned] * now.residual
             total += float(density @ pushed)
             variance += _variance(pushed, density, now.noise)

@@ -24,6 +24,7 @@ from calmoe.auditing.statistics.sequential import Learned
 MOST_EXPLAINED = 20_000  # rows that E[g | V] is learned from
 ALIKE = 8  # rows of a stratum where no two have the same V
 NOTHING = Estimate(0.0, 0.0, 0.0, 0.0)
+OWN_VECTOR, ROUTING, BOTH, NOT_DECIDED = "mixture's own vector", "routing", "both", "not decided"
 
 
 class Added(NamedTuple):
