@@ -26,7 +26,8 @@ def audit_verdicts(
     """Does another seed of the audit say something else?
 
     Audits each file with several seeds and prints the fields of the verdict, which all sentences follow from.
-    A field differs if two seeds answer it differently and both are decided. Then the exit code is 1.
+    A field differs if two seeds answer it differently and both are decided: a page that says “not decided”
+    contradicts none. Then the exit code is 1. Which repair is chosen is no sentence of the verdict.
 
     Example: python -m studies audit-verdicts results/cifar10h/predictions/*-test.npz --jobs 2
     """
@@ -64,7 +65,7 @@ def decisions(verdict: Verdict) -> Fields:
         "hidden": verdict.hidden,
         "origin": verdict.origin,
         "fragility": verdict.fragility,
-        "repair": verdict.mended.name if verdict.mended else None,
+        "repair": "yes" if verdict.mended else "no",
         "action": verdict.action.kind,
         "file": "out of order" if verdict.out_of_order else "in order",
     }
