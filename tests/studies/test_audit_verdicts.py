@@ -12,7 +12,7 @@ from studies import audit_verdicts as study
 def files(tmp_path):
     paths = [tmp_path / f"{name}.safetensors" for name in ("clear", "other")]
     for seed, path in enumerate(paths):
-        worlds.cancelling(seed, delta=0.2, rule="leading").sample(600, seed=seed).save(path)
+        worlds.cancelling(seed, delta=0.2, rule="leading").sample(250, seed=seed).save(path)
     return paths
 
 
