@@ -8,6 +8,7 @@ from calmoe.errors import InputError
 from studies.again import again
 from studies.audit_seeds import audit_seeds
 from studies.audit_tables import audit_tables
+from studies.audit_verdicts import audit_verdicts
 from studies.audit_worlds import audit_worlds
 from studies.audits import audits
 from studies.beside_paper import beside_paper
@@ -42,6 +43,7 @@ for study in (
     audits,
     audit_seeds,
     audit_tables,
+    audit_verdicts,
     audit_worlds,
     hidden,
     own_data,

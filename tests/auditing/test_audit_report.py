@@ -16,8 +16,8 @@ import calmoe
 from calmoe import worlds
 from calmoe.auditing.audit_report import SECTIONS, AuditReport, _checked
 from calmoe.auditing.presentation.figures import Figure
+from calmoe.auditing.presentation.hidden_findings import sentences as hidden_sentences
 from calmoe.auditing.sections.calibration import sentences as calibration_sentences
-from calmoe.auditing.sections.hidden import sentences as hidden_sentences
 from calmoe.auditing.sections.section import Findings, PageSection, Section
 from calmoe.auditing.statistics.splits import middle
 from calmoe.auditing.steps import Steps
@@ -387,8 +387,8 @@ def test_a_target_is_checked_once(monkeypatch):
 def test_the_words_do_not_contradict_the_p_value(reports):
     clean = reports["calibrated"]
     doubtful = replace(clean, hidden=replace(clean.hidden, p_calibrated=0.001))
-    assert "no miscalibration" in hidden_sentences(clean.hidden)
-    assert "no miscalibration" not in hidden_sentences(doubtful.hidden)
+    assert "no miscalibration" in hidden_sentences(clean.hidden, routed=True)
+    assert "no miscalibration" not in hidden_sentences(doubtful.hidden, routed=True)
 
 
 def test_an_ece_below_the_balance_is_explained(reports):

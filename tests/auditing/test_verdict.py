@@ -15,11 +15,12 @@ import calmoe
 from calmoe import worlds
 from calmoe.auditing import Estimate
 from calmoe.auditing.presentation.words import summary_lines
-from calmoe.auditing.verdict import helps
+from calmoe.auditing.statistics.estimates import binned_gap, normal, spread
+from calmoe.auditing.verdict import helps, judge_truth
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS, multiclass
 from haste import hastily, unrendered
-from sizes import at_size
+from sizes import at_size, most
 
 GREEK = re.compile(r"[\u0370-\u03ff√∞≤≥±]")
 JARGON = re.compile(
@@ -251,3 +252,16 @@ def test_no_group_vanishes(reports, pages):
         assert reports[name].groups.groups
         for group in reports[name].groups.groups:
             assert group.name in text
+
+
+def test_true_probabilities_are_seldom_called_off():
+    """The ECE's test and the balance's share one error of 5 %."""
+    random, times, off = np.random.default_rng(0), at_size(150, 3000), 0
+    for _ in range(times):
+        confidence = random.uniform(0.5, 1, 1000)
+        residual = (random.random(1000) < confidence) - confidence
+        noise = confidence * (1 - confidence)
+        ece = binned_gap(residual, (confidence * 15).astype(int), 15, noise=noise)
+        balance = normal(float(residual.mean()), spread(residual, noise))
+        off += judge_truth(ece, balance, 0.95) == "off"
+    assert off <= most(times)

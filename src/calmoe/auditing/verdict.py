@@ -10,10 +10,10 @@ The sections' own fields are read by the small functions at the end, and nowhere
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from calmoe.auditing.sections.fragility import quoted
 from calmoe.auditing.sections.groups import Group, judged
 from calmoe.auditing.sections.skill import Worth
-from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.statistics.demonstration import quoted
+from calmoe.auditing.statistics.estimates import Estimate, normal
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.metrics.checks import Of
 
@@ -124,7 +124,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
     ('off', 'too high', 'not looked at')
     """
     aggregate, skill = report.aggregate, report.skill
-    truth = _truth(aggregate.ece, aggregate.balance)
+    truth = judge_truth(aggregate.ece, aggregate.balance, report.level)
     off = tuple(_group_off(group) for group in report.groups.off)
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
@@ -169,9 +169,14 @@ def _why_not(report: "AuditReport") -> Literal["few rows", "one model"]:
     return "few rows" if report.rows < FEWEST_TO_LEARN else "one model"
 
 
-def _truth(ece: Estimate, balance: Estimate) -> Truth:
+def judge_truth(ece: Estimate, balance: Estimate, level: float) -> Truth:
+    """True probabilities are called off with a chance of at most 1 − level; both estimates have this level.
+
+    Two tests share the error. The ECE's errs on one side of 0 only, with half of it; the balance gets the
+    other half.
+    """
     states: dict[str, Truth] = {"off": "off", "may be true": "may be true", "too few rows": "not decided"}
-    return states[judged(ece, balance)]
+    return states[judged(ece, normal(balance.value, balance.standard_error, (1 + level) / 2))]
 
 
 def _side(balance: Estimate) -> Side:
@@ -225,12 +230,7 @@ def read_fragility(report: "AuditReport") -> tuple[Steadiness, float, Estimate |
         return "not looked at", 0.1, None
     curve = fragility.configurations
     at = quoted(curve.radii)
-    error, shift = curve.error[at], float(curve.radii[at])
-    if not fragility.decided:
-        return "not decided", shift, error
-    if error.low > fragility.doubled:
-        return "fragile", shift, error
-    return ("steady" if error.high <= fragility.doubled else "not decided"), shift, error
+    return fragility.steadiness, float(curve.radii[at]), curve.error[at]
 
 
 def read_target(report: "AuditReport") -> Elsewhere | None:

@@ -5,7 +5,7 @@ import pytest
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, fragility
-from calmoe.auditing.statistics.adversaries import Seen, best_signs, informed, regional
+from calmoe.auditing.statistics.adversaries import Past, Seen, best_signs, informed, regional
 from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.worlds import WORLDS, cancellation
 from oracle import oracle
@@ -29,7 +29,7 @@ def test_who_knows_the_truth_attains_the_true_curve(name, seed):
     world = WORLDS[name](seed)
     rows = known(world)
     for radius, true in zip(RADII, world.fragility(np.array(RADII)), strict=True):
-        density, signs = informed(rows, rows, radius, 15)
+        density, signs = informed(Past(rows, 15), rows, radius)
         assert density.mean() == pytest.approx(1)
         assert divergence(density) <= radius + 1e-9
         forced = (density * signs[rows.binned] * rows.residual).mean()
@@ -41,7 +41,7 @@ def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
     world = worlds.miscalibrated(seed, temperature=3.0)
     rows = known(world)
     for radius, true in zip(RADII, world.fragility(np.array(RADII), regions_only=True), strict=True):
-        density, signs = regional(rows, rows, radius, 15)
+        density, signs = regional(Past(rows, 15), rows, radius)
         for k in np.unique(rows.region):
             assert np.ptp(density[rows.region == k]) == 0
         assert divergence(density) <= radius + 1e-9
@@ -137,7 +137,7 @@ def test_curves_are_the_middle_of_their_splits():
 
 
 def test_no_more_rows_are_attacked_than_need_be(monkeypatch):
-    monkeypatch.setattr("calmoe.auditing.sections.fragility.MOST_ATTACKED", 500)
+    monkeypatch.setattr("calmoe.auditing.statistics.demonstration.MOST_ATTACKED", 500)
     world = worlds.cancelling(0)
     sample = world.sample(3000, seed=0)
     found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.1,))
@@ -151,3 +151,28 @@ def test_curves_without_anything_to_reweight_are_not_shown():
     sample = world.sample(1000, seed=0)
     found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.0, 0.1))
     assert [curve.name for curve in found.moving] == ["configurations"]
+
+
+@pytest.mark.parametrize("make", [worlds.cancelling, worlds.miscalibrated, worlds.calibrated])
+def test_what_is_beyond_twice_the_ece_is_bounded(make):
+    """Who knows m − f reaches F: then both ends hold, and no world is called what it is not."""
+    times, below, above, wrong = at_size(12, 200), 0, 0, 0
+    for seed in range(times):
+        world = make(seed)
+        sample = world.sample(3000, seed=1000 + seed)
+        found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.1,))
+        true = world.fragility(np.array([0.1]))[0] - 2 * max(world.ece(), 0.01)
+        below += found.excess.low <= true
+        above += true <= found.excess.high
+        wrong += found.steadiness == ("steady" if true > 0 else "fragile")
+    assert below >= least(times, 0.975)
+    assert above >= least(times, 0.95)
+    assert wrong <= most(times, 0.05)
+
+
+def test_a_world_that_a_shift_breaks_is_fragile_and_a_calibrated_one_is_not():
+    broken, sound = worlds.cancelling(0, delta=0.15), worlds.calibrated(0)
+    for world, expected in ((broken, "fragile"), (sound, "steady")):
+        sample = world.sample(40_000, seed=0)
+        found = fragility(Configurations.of(sample), [oracle(world, sample)], radii=(0.1,))
+        assert found.steadiness == expected

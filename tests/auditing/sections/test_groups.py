@@ -7,6 +7,7 @@ from calmoe.auditing import Configurations
 from calmoe.auditing.sections.groups import MOST_VALUES, groups
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
+from sizes import at_size, most
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +71,31 @@ def test_many_values_do_not_make_a_false_finding_likely():
         given = Predictions.from_probs(probs, np.where(right, 0, 1), groups={"site": site})
         off += bool(groups(Configurations.of(given), given.groups).off)
     assert off <= 4
+
+
+def many_groups(count, random, off=0.0, first=400):
+    """Groups of 15 to 250 rows, 99 a column; the first one has `first` rows and is right `off` less often."""
+    sizes = random.integers(15, 250, count)
+    sizes[0] = first
+    group = np.repeat(np.arange(count), sizes)
+    confidence = random.beta(4, 1, len(group)) / 2 + 0.5
+    right = random.random(len(group)) < confidence - off * (group == 0)
+    columns = {
+        f"column {c}": np.where(group // 99 == c, np.char.add("g", (group % 99).astype(str)), "elsewhere")
+        for c in range(-(-count // 99))
+    }
+    probs = np.stack([confidence, 1 - confidence], axis=1)
+    return Predictions.from_probs(probs, np.where(right, 0, 1), groups=columns)
+
+
+@pytest.mark.parametrize(("count", "times"), [(5, (15, 400)), (50, (5, 200)), (297, (1, 100))])
+def test_of_many_true_groups_none_is_called_off(count, times):
+    """However many there are: in at most 5 % of files one is; and one that is off by 0.15 is found."""
+    random, times, false, shown = np.random.default_rng(count), at_size(*times), 0, 0
+    for _ in range(times):
+        true, broken = many_groups(count, random), many_groups(count, random, off=0.15)
+        false += bool(groups(Configurations.of(true), true.groups).off)
+        if count < 100 or shown == 0:
+            shown += any(group.rows == 400 for group in groups(Configurations.of(broken), broken.groups).off)
+    assert false <= most(times)
+    assert shown >= (0.9 * times if count < 100 else 1)

@@ -9,7 +9,8 @@ from scipy.special import ndtri
 
 from calmoe import worlds
 from calmoe.auditing import Configurations, hidden
-from calmoe.auditing.sections.hidden import BOTH, NOT_DECIDED, OWN_VECTOR, ROUTING
+from calmoe.auditing.presentation.hidden_findings import sentences
+from calmoe.auditing.statistics.origin import BOTH, NOT_DECIDED, OWN_VECTOR, ROUTING
 from calmoe.auditing.statistics.sequential import FIRST, blocks, judged_blocks, learn
 from calmoe.worlds import WORLDS, cancellation
 from calmoe.worlds.binary import World
@@ -211,7 +212,9 @@ def test_the_origin_follows_from_the_tests():
         (0.001, 0.001, BOTH),
         (0.5, 0.5, NOT_DECIDED),
     ):
-        assert replace(found, p_without_routing=own, p_routing=routing).origin == origin
+        shown = replace(found, p_without_routing=own, p_routing=routing)
+        assert shown.origin == origin
+        assert "rout" not in sentences(shown, routed=False).lower()  # constant weights are blamed for nothing
     doubtful = replace(found, p_without_routing=0.04, p_routing=0.001, undecided=("p_without_routing",))
     assert doubtful.origin == NOT_DECIDED
     assert doubtful.decided

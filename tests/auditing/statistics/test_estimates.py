@@ -105,3 +105,17 @@ def test_intervals_cover_where_errors_are_rare(rows, monkeypatch):
         covered["witness"] += found.witness.low <= world.hidden + 1e-12
         covered["accuracy"] += told.accuracy.low <= world.probability @ world.correct <= told.accuracy.high
     assert min(covered.values()) >= least(times)
+
+
+@pytest.mark.parametrize("tail", [1e-3, 1e-4])
+def test_levels_that_draws_cannot_resolve_hold(tail):
+    """The smallest gaps that a level near 1 takes for more than zero: true zeros give as much hardly ever."""
+    random, errors = np.random.default_rng(0), np.array([0.5, 1.0, 1.0, 2.0, 0.7, 1.5])
+    low, high = 0.0, 50.0
+    for _ in range(25):
+        size = (low + high) / 2
+        shown = total_gap(size * errors, np.diag(errors**2), level=1 - 2 * tail).low > 0
+        low, high = (low, size) if shown else (size, high)
+    sums = np.abs(random.normal(size=(400_000, 6)) * errors).sum(axis=1)
+    assert (sums > high * errors.sum()).mean() <= tail
+    assert (sums > high * errors.sum() / 1.6).mean() > tail  # and no wider than it need be, by much

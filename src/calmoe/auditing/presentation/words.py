@@ -11,13 +11,6 @@ from calmoe.auditing.verdict import FILE, GroupOff, Verdict
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
-NAMES = {
-    "routing": "a repair by expert",
-    "temperature": "one temperature",
-    "isotonic": "isotonic regression",
-    "vector": "vector scaling",
-    "matrix": "matrix scaling",
-}
 
 
 def points(share: float) -> str:
@@ -215,11 +208,9 @@ def action_line(verdict: Verdict) -> str:
         return "Put the file's rows, experts and classes in order, then audit again."
     kind, mended = verdict.action.kind, verdict.mended
     if kind == "repair" and mended is not None:
+        # without its name: where two repairs gain as much, another seed of the audit chooses the other
         gain = "leaves" if verdict.truth == "off" else "lowers the log loss and leaves"
-        return (
-            f"Repair them: {NAMES.get(mended.name, mended.name)} {gain} them off {between(mended.after)} "
-            "on new rows."
-        )
+        return f"Repair them: the best repair found {gain} them off {between(mended.after)} on new rows."
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
     if kind == "collect":

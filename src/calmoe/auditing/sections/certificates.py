@@ -24,8 +24,9 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.figures import BLUE, COLUMN, GREY, ORANGE, VERMILION, Figure
 from calmoe.auditing.presentation.glossary import subject_name
 from calmoe.auditing.presentation.numbers import headings
-from calmoe.auditing.sections.fragility import RADII, Fragility, quoted
+from calmoe.auditing.sections.fragility import Fragility
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.statistics.demonstration import RADII, quoted
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.worst_case import Worst, tail, upper_bounds, worst, worst_signed
 from calmoe.defaults import BINS, LEVEL

@@ -7,8 +7,7 @@ earlier rows, tilts the judged rows by what it learned from earlier rows (`stati
 demonstrated on the judged rows' labels: the mean of a s_b D is an unbiased estimate of an error that a
 reweighting within the radius forces, and so of something no larger than F(ε). (Signs chosen on the judged
 rows' configurations, even without their labels, would follow the accidents of the sample: too high by about
-E|m − f| √(bins/n).) An adversary chooses its signs once, before the first judged block: blocks that push a
-bin to opposite sides cancel, and their joint reweighting would force less than each alone.
+E|m − f| √(bins/n).)
 
 Several random splits choose the earlier rows. Each error is the middle one of the splits, its interval's ends
 are the middle ends, at a level that pays for it; so no seed decides alone.
@@ -17,46 +16,37 @@ are the middle ends, at a level that pays for it; so no seed decides alone.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import safetensors.numpy
 
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.presentation.figures import (
-    BLUE,
-    COLUMN,
-    GREEN,
-    GREY,
-    PURPLE,
-    VERMILION,
-    Figure,
-)
-from calmoe.auditing.presentation.numbers import cells, headings, in_words
+from calmoe.auditing.presentation.figures import COLUMN, Figure
+from calmoe.auditing.presentation.fragility_curves import CAPTION, curves_table, draw_curves, sentences
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
-from calmoe.auditing.statistics.adversaries import ATTACKS, Seen
-from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_gap, normal, within
+from calmoe.auditing.statistics.adversaries import ATTACKS
+from calmoe.auditing.statistics.demonstration import (
+    RADII,
+    SMALLEST,
+    Forced,
+    Scene,
+    attack,
+    attacked,
+    beyond_twice,
+    quoted,
+)
+from calmoe.auditing.statistics.estimates import Estimate, binned_gap, binned_means, ece_from
 from calmoe.auditing.statistics.sequential import Learned, Lessons
 from calmoe.auditing.statistics.splits import decided, level_each, middle
 from calmoe.defaults import BINS, LEVEL
-from calmoe.render.grid import Grid, count, label, number
 from calmoe.render.page import Picture, Point
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from calmoe.auditing.audit_report import AuditReport
 
-RADII = (0.0, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
-QUOTED = 0.1  # the radius that sentences speak of
-SMALLEST = 0.01  # "twice the ECE" takes an ECE below one point for one point
-MOST_ATTACKED = 200_000  # judged rows of a split
-
-
-def quoted(radii: np.ndarray) -> int:
-    """The index of the first radius of at least 0.1, or of the last one."""
-    return min(int(np.searchsorted(radii, QUOTED)), len(radii) - 1)
+Steadiness = Literal["fragile", "steady", "not decided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +105,9 @@ class Fragility:
     doubling: the smallest KL at which the first curve reaches `doubled`: twice the ECE, or twice 0.01 where
     the ECE is smaller. Since the true curve lies above the demonstrated one, the true KL is below the
     interval's upper end, and may be below its lower one. Infinite: not within the radii.
+    excess: at the radius that sentences quote, the first curve's error less twice the ECE, or less 0.02 where
+    the ECE is below 0.01; the ECE's own error is in the interval, which errs on the wide side.
+    steadiness: fragile, where the excess is surely above 0; steady, where it surely is not; not decided.
     splits: random splits of the rows. undecided: the curves of which another seed might say otherwise whether
     they force an error at the radius that sentences quote (its lower end above 0).
     """
@@ -126,6 +119,8 @@ class Fragility:
     rows: np.ndarray = field(metadata=UNSAVED)  # [J] the judged rows, in the order of `densities`
     doubled: float
     doubling: Estimate
+    excess: Estimate
+    steadiness: Steadiness
     splits: int
     undecided: tuple[str, ...]
 
@@ -167,105 +162,43 @@ def fragility(
     """Attack and demonstrate. learned: what each split learned, if the caller has it. inside: as `hidden`."""
     learned = learned or Lessons(configurations, seed, splits)
     splits, at = len(learned), quoted(np.array(radii))
-    scene = _Scene(configurations, bins)
-    forced: dict[str, list[_Forced]] = {name: [] for name in ATTACKS}
+    scene, each = Scene(configurations, bins), level_each((1 + level) / 2, splits)
+    forced: dict[str, list[Forced]] = {name: [] for name in ATTACKS}
     for r in range(splits):
         for name in ATTACKS:
             inside((r + list(ATTACKS).index(name) / len(ATTACKS)) / (splits + 1))
-            forced[name].append(_attack(name, scene.blocks(learned[r], name), radii, bins)[0])
-    shown = learned[middle([each.value[at] for each in forced["configurations"]])]
-    rows, each = shown.rows[_attacked(shown)], level_each((1 + level) / 2, splits)
+            forced[name].append(attack(name, scene.blocks(learned[r], name), radii).forgotten())
+    shown = learned[middle([done.value[at] for done in forced["configurations"]])]
+    rows = shown.rows[attacked(shown)]
     curves, undecided = {}, []
     for name in ATTACKS:
-        _, densities = _attack(name, scene.blocks(shown, name), radii, bins)
+        densities = attack(name, scene.blocks(shown, name), radii).densities
         errors = [_one_interval([part.at(i, each) for part in forced[name]]) for i in range(len(radii))]
         curves[name] = _curve(name, scene, rows, densities, errors, forced[name], radii, level)
         if not decided([part.at(at, each).low for part in forced[name]], 0.0):
             undecided.append(name)
-    ece = binned_gap(configurations.residual, scene.index, bins, level=level, noise=configurations.noise)
+    gaps = binned_means(configurations.residual, scene.index, bins, noise=configurations.noise)
+    ece, surely = ece_from(*gaps, level), ece_from(*gaps, 2 * each - 1)
+    excesses = [beyond_twice(part.at(at, each), surely) for part in forced["configurations"]]
     doubled = 2 * max(ece.value, SMALLEST)
     return Fragility(
         **curves,
         rows=rows,
         doubled=doubled,
         doubling=curves["configurations"].reaches(doubled),
+        excess=_one_interval(excesses),
+        steadiness=_steadiness(excesses),
         splits=splits,
         undecided=tuple(undecided),
     )
 
 
-class _Forced(NamedTuple):
-    """What an adversary forces on the judged rows of one split, and its standard error."""
-
-    value: np.ndarray  # [R]
-    error: np.ndarray  # [R]
-
-    def at(self, i: int, one_sided: float) -> Estimate:
-        """With an interval each of whose ends has this level."""
-        return within(normal(float(self.value[i]), float(self.error[i]), 2 * one_sided - 1), -1.0, 1.0)
-
-
-class _Scene:
-    """The rows as adversaries see them."""
-
-    def __init__(self, configurations: Configurations, bins: int) -> None:
-        self.bins, self.index = bins, configurations.bins(bins)
-        self.residual, self.noise = configurations.residual, configurations.noise
-        self.leading = configurations.leading
-        self.values = {"disagreement": configurations.disagreement, "entropy": configurations.entropy}
-
-    def blocks(self, learned: Learned, name: str) -> list[tuple[Seen, Seen]]:
-        """Earlier rows and judged ones, block by block."""
-        values = self.values.get(name, self.residual)
-
-        def seen(rows: np.ndarray, expected: np.ndarray) -> Seen:
-            return Seen(
-                expected,
-                self.index[rows],
-                self.leading[rows],
-                values[rows],
-                self.residual[rows],
-                self.noise[rows],
-            )
-
-        kept = _attacked(learned)
-        return [
-            (seen(past, recalled), seen(learned.rows[part], learned.expected[part]))
-            for part, past, recalled in zip(
-                (kept[learned.block[kept] == b] for b in range(1, len(learned.past) + 1)),
-                learned.past,
-                learned.recalled,
-                strict=True,
-            )
-        ]
-
-
-def _attacked(learned: Learned) -> np.ndarray:
-    """Positions of the judged rows that are attacked: of each block the first ones, in proportion."""
-    share = min(1.0, MOST_ATTACKED / len(learned.rows))
-    return np.concatenate([part[: int(np.ceil(share * len(part)))] for part in learned.parts()])
-
-
-def _attack(
-    name: str, blocks: list[tuple[Seen, Seen]], radii: tuple[float, ...], bins: int
-) -> tuple[_Forced, np.ndarray]:
-    """Attack block by block; densities [R, J] have mean 1 in each block, so that all rows weigh the same."""
-    rows = sum(len(now.binned) for _, now in blocks)
-    values, errors = np.empty(len(radii)), np.empty(len(radii))
-    densities = np.ones((len(radii), rows), np.float32)
-    for i, radius in enumerate(radii):
-        forced, variance, signs, start = 0.0, 0.0, None, 0
-        for past, now in blocks:
-            density, signs = ATTACKS[name](past, now, radius, bins, signs)
-            pushed = signs[now.binned] * now.residual
-            here = float((density * pushed).mean())
-            forced += here * len(pushed)
-            seldom = min(float((density**2 * now.noise).sum()), RARE * float(density.max()) ** 2)
-            variance += max(float((density**2 * (pushed - here) ** 2).sum()), seldom)
-            densities[i, start : start + len(pushed)] = density
-            start += len(pushed)
-        values[i], errors[i] = forced / rows, variance**0.5 / rows
-    return _Forced(values, errors), densities
+def _steadiness(excesses: list[Estimate]) -> Steadiness:
+    """What the middle end says, if no other seed might say otherwise."""
+    lows, highs = [excess.low for excess in excesses], [excess.high for excess in excesses]
+    if np.median(lows) > 0 and decided(lows, 0.0):
+        return "fragile"
+    return "steady" if np.median(highs) <= 0 and decided(highs, 0.0) else "not decided"
 
 
 def _one_interval(splits: list[Estimate]) -> Estimate:
@@ -275,11 +208,11 @@ def _one_interval(splits: list[Estimate]) -> Estimate:
 
 def _curve(
     name: str,
-    scene: _Scene,
+    scene: Scene,
     rows: np.ndarray,
     densities: np.ndarray,
     errors: list[Estimate],
-    forced: list[_Forced],
+    forced: list[Forced],
     radii: tuple[float, ...],
     level: float,
 ) -> Curve:
@@ -301,96 +234,6 @@ def _curve(
         effective=np.array(effective),
         densities=densities,
     )
-
-
-# --- how the report shows it --------------------------------------------------------------------------------
-
-CAPTION = (
-    "A line says how large the calibration error becomes, on labels it was not chosen on, when "
-    "the configurations are reweighted by as much as the KL below; bands are intervals. "
-    "A line that climbs at once belongs to probabilities that a small shift breaks, a flat one to "
-    "calibration that does not hang on the mix."
-)
-LOOKS = {
-    "configurations": ("any configurations", VERMILION, "o"),
-    "regions": ("the experts' regions", BLUE, "s"),
-    "disagreement": ("more or less disagreement", GREEN, "^"),
-    "entropy": ("more or less routing entropy", PURPLE, "v"),
-}
-
-
-def sentences(fragility: Fragility) -> str:
-    """What a reweighting with KL 0.1 forces, and how far it takes to double the ECE."""
-    curve, at = fragility.configurations, quoted(fragility.configurations.radii)
-    force = "forces" if curve.error[at].low > 0 else "is not shown to force"
-    text = (
-        f"a reweighting of the configurations with KL {curve.radii[at]:g} {force} a calibration error: "
-        f"{in_words(curve.error[at])} on labels it was not chosen on"
-    )
-    if fragility.regions in fragility.moving:
-        alone = in_words(fragility.regions.error[at])
-        text += f"; reweighting the experts' regions alone gives {alone}"
-    text += "." if fragility.decided else ", and another seed might say otherwise."
-    doubled, doubling = fragility.doubled, fragility.doubling
-    twice = "the ECE" if doubled > 2 * SMALLEST else f"{SMALLEST:g} (the ECE is smaller)"
-    if np.isinf(doubling.high):
-        return text + f" No KL up to {curve.radii[-1]:g} is shown to force {doubled:.3f}, twice {twice}."
-    text += f" {doubled:.3f}, twice {twice}, is reached at KL {doubling.value:.3f}"
-    return text + f", and by the lower ends of the intervals at {doubling.high:.3f}."
-
-
-def draw_curves(fragility: Fragility, canvas: "Canvas") -> str:
-    """The demonstrated calibration error against the KL radius with intervals, a line an adversary."""
-    axes = canvas.add_subplot()
-    for curve in fragility.moving:
-        title, colour, marker = LOOKS[curve.name]
-        value, low, high = (
-            np.array([getattr(p, end) for p in curve.error]) for end in ("value", "low", "high")
-        )
-        axes.plot(curve.radii, value, color=colour, marker=marker, label=title)
-        axes.fill_between(curve.radii, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.axhline(fragility.doubled, color=GREY, linewidth=0.6, linestyle=":")
-    axes.annotate(
-        "twice the ECE",
-        (1, fragility.doubled),
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        va="bottom",
-        color=GREY,
-    )
-    axes.set(
-        xlabel="KL radius ε",
-        ylabel="calibration error on held-out labels",
-        ylim=(min(0, *axes.get_ylim()), None),
-    )
-    axes.legend(title="reweighting", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    ends = ", ".join(f"{LOOKS[c.name][0]} {in_words(c.error[-1])}" for c in fragility.moving)
-    furthest = fragility.configurations.radii[-1]
-    return f"Calibration error under the worst reweighting; at KL {furthest:g}: {ends}."
-
-
-def _curves_table(fragility: Fragility) -> Grid:
-    rows = tuple(
-        tuple(
-            (
-                label(curve.name, curve.name),
-                number(float(radius)),
-                *cells(curve.error[i], sign=True),
-                *cells(curve.ece[i]),
-                count(round(curve.effective[i])),
-            )
-            for i, radius in enumerate(curve.radii)
-        )
-        for curve in fragility.moving
-    )
-    columns = headings(
-        ("reweighting of", "curve"),
-        ("KL", "kl"),
-        ("error forced", "error*"),
-        ("ECE", "ece*"),
-        ("effective rows", "effective"),
-    )
-    return Grid("Every point of the curves", columns, rows)
 
 
 def _compute(material: Material, inside: Inside) -> Findings:
@@ -417,7 +260,7 @@ def _page(fragility: Fragility, report: "AuditReport", pictures: Sequence[Pictur
         heading="Fragility",
         how="Each point is a reweighting chosen without the labels it is shown on: the true worst "
         "case is at least that bad.",
-        folded=[_curves_table(fragility)],
+        folded=[curves_table(fragility)],
         figures=pictures,
     )
 

@@ -2,7 +2,8 @@
 
 Every value of every column of groups is listed, small groups too: their intervals are wide, and `state` says
 how little is known. Intervals hold for all groups together, ECE and balance both (level 1 − (1 − level)/2G
-each), so that many groups do not make a false finding likely.
+each), so that many groups do not make a false finding likely. At levels so near 1 a sample's own spread is no
+guide: it counts as no smaller than what true probabilities give.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,7 @@ State = Literal["off", "may be true", "too few rows"]
 
 
 def judged(ece: Estimate, balance: Estimate) -> State:
-    """Whether rows are surely off, may be true, or are too few to say."""
+    """Whether rows are surely off, may be true, or are too few to say; the two intervals hold together."""
     if ece.low > 0 or balance.low > 0 or balance.high < 0:
         return "off"
     return "may be true" if ece.high <= UNTOLD else "too few rows"
@@ -141,8 +142,9 @@ def _group(
         )
     confidence, outcome = configurations.confidence[rows], configurations.known_outcome[rows]
     residual, noise = outcome - confidence, confidence * (1 - confidence)
-    ece = binned_gap(residual, index[rows], bins, level=level, noise=noise)
-    balance = within(normal(float(residual.mean()), spread(residual, noise), level), -1.0, 1.0)
+    ece = binned_gap(residual, index[rows], bins, level=level, noise=noise, rare=len(rows))
+    error = spread(residual, noise, rare=len(rows))
+    balance = within(normal(float(residual.mean()), error, level), -1.0, 1.0)
     return Group(
         name=name,
         column=column,

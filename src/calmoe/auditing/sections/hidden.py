@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.glossary import rate_name
-from calmoe.auditing.presentation.numbers import cells, headings, in_words
+from calmoe.auditing.presentation.hidden_findings import bounds_table, rules_table, sentences
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
 from calmoe.auditing.statistics.estimates import (
     Estimate,
@@ -26,7 +26,7 @@ from calmoe.auditing.statistics.estimates import (
     binned_gap,
     spread,
 )
-from calmoe.auditing.statistics.origin import added
+from calmoe.auditing.statistics.origin import BOTH, NOT_DECIDED, OWN_VECTOR, ROUTING, added
 from calmoe.auditing.statistics.rules import Rule, rules_of
 from calmoe.auditing.statistics.sequential import Learned, Lessons, learn_without_routing
 from calmoe.auditing.statistics.splits import (
@@ -39,7 +39,6 @@ from calmoe.auditing.statistics.splits import (
     seeds,
 )
 from calmoe.defaults import BINS, LEVEL
-from calmoe.render.grid import Entry, Grid, label
 from calmoe.render.page import Picture, Point
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
 
 STRATUM = 50  # rows of nearly equal confidence among which the test exchanges residuals
 FOUND = 0.05  # a p-value below it counts as a finding
-
-OWN_VECTOR, ROUTING, BOTH, NOT_DECIDED = "mixture's own vector", "routing", "both", "not decided"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +59,7 @@ class Hidden:
     without_routing: E[D g(V)] ≤ E|m(V) − f|: what the mixture's own vector V (its predicted class included)
         shows without router and experts; a lower bound on the same rows.
     routing_adds: E|m(S) − m(V)|: by how much rows with the same V differ by routing and experts; a lower
-        bound, where trees on V leave nothing of m(V) out (`statistics.origin`). Zero for one expert.
+        bound, among rows alike in V (`statistics.origin`). Zero for one expert.
     p_calibrated: of the null "calibrated in every configuration", m(S) = f: the sum of D ĥ(S) against its
         variance Σ ĥ² f (1 − f) under that null.
     p_hidden: of the null "given f, the configuration says nothing more": the same sum, with the trend in f
@@ -253,85 +250,6 @@ def _detrended(values: np.ndarray, f: np.ndarray, stratum: np.ndarray) -> np.nda
     return np.where(np.abs(rest) > 1e-12, rest, 0.0)
 
 
-# --- how the report shows it --------------------------------------------------------------------------------
-
-
-def sentences(hidden: Hidden) -> str:
-    """How much is hidden, the two p-values, and where it is."""
-    if hidden.witness.low > 0:
-        text = (
-            f"configuration by configuration, probabilities are off by {in_words(hidden.witness)} on average"
-        )
-    elif hidden.p_calibrated < 0.05:
-        text = "single configurations are miscalibrated, by too little to say how much"
-    else:
-        text = "no miscalibration of single configurations was found"
-    if hidden.cancelled.low > 0:
-        text += f"; {in_words(hidden.cancelled)} of it cancels inside the bins, where the ECE cannot see it"
-    text += (
-        f". p = {hidden.p_calibrated:.2g} for “calibrated in every configuration”, {hidden.p_hidden:.2g} for "
-        "“given the confidence, the configuration says nothing more”."
-    )
-    text += _whence(hidden)
-    named = hidden.rules if len(hidden.rules) > 1 else ()
-    clear = [rule for rule in named if rule.gap.low > 0 or rule.gap.high < 0]
-    for rule in clear[:2] if hidden.p_hidden < 0.05 else []:
-        side, size = "underconfident", rule.gap
-        if size.value < 0:
-            side, size = "overconfident", Estimate(-size.value, -size.high, -size.low, size.standard_error)
-        text += f" Where {rule.text} ({rule.share.value:.0%} of rows) it is {side} by {in_words(size)}."
-    return text
-
-
-def _whence(hidden: Hidden) -> str:
-    """Where what is hidden comes from, if the control says so; and whether another seed might differ."""
-    if not hidden.decided:
-        return " The splits do not agree on the latter: another seed might say otherwise."
-    return {
-        None: "",
-        OWN_VECTOR: " The other probabilities of a row show it"
-        + (", routing is not shown to add to that." if hidden.p_routing < 1 else "."),
-        ROUTING: " Routing and experts show it; the mixture's own vector does not.",
-        BOTH: " The mixture's own vector shows some of it, routing and experts more.",
-        NOT_DECIDED: " Whether it comes from routing is not decided.",
-    }[hidden.origin]
-
-
-def _bounds_table(hidden: Hidden, experts: int) -> Grid:
-    rows: tuple[tuple[Entry, ...], ...] = (
-        (label("level sets: the ECE", "level_set"), *cells(hidden.level_set)),
-        (label("configurations: E|m(S) − f|, from below", "witness"), *cells(_floored(hidden.witness))),
-        (label("cancelled inside the bins, from below", "cancelled"), *cells(_floored(hidden.cancelled))),
-    )
-    if experts > 1:
-        own, routing = "the mixture's own vector alone, from below", "routing adds, from below"
-        rows += (
-            (label(own, "without_routing"), *cells(_floored(hidden.without_routing))),
-            (label(routing, "routing_adds"), *cells(_floored(hidden.routing_adds))),
-        )
-    caption = (
-        f"p = {hidden.p_calibrated:.2g} for “calibrated in every configuration”, "
-        f"p = {hidden.p_hidden:.2g} for “given the confidence, the configuration says nothing more”. "
-        f"p-values and bounds are the middle ones of {hidden.splits} random splits, at a level that pays "
-        "for it"
-    )
-    return Grid(caption, headings(("measure", "what"), ("estimate", "value*")), (rows,))
-
-
-def _floored(bound: Estimate) -> Estimate:
-    """What is bounded cannot be negative; an estimate of the bound can."""
-    return bound._replace(value=max(bound.value, 0.0))
-
-
-def _rules_table(hidden: Hidden, rate: str) -> Grid:
-    rows = tuple(
-        (label(rule.text, rule.text), *cells(rule.share), *cells(rule.gap, sign=True))
-        for rule in hidden.rules
-    )
-    columns = headings(("configurations", "rule"), ("share", "share*"), (f"{rate} − confidence", "gap*"))
-    return Grid("Which configurations, and which way", columns, (rows,))
-
-
 def _compute(material: Material, inside: Inside) -> Findings:
     reason = material.why_not_learned
     if reason is not None:
@@ -340,7 +258,7 @@ def _compute(material: Material, inside: Inside) -> Findings:
 
 
 def _summary(hidden: Hidden, report: "AuditReport") -> Point:
-    return Point("Hidden miscalibration", sentences(hidden))
+    return Point("Hidden miscalibration", sentences(hidden, report.routed))
 
 
 def _page(hidden: Hidden, report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
@@ -349,7 +267,10 @@ def _page(hidden: Hidden, report: "AuditReport", pictures: Sequence[Picture]) ->
         how="A witness, learned on other rows, bounds E|m(S) − f| from below; what cancels inside a "
         "bin is calibrated by proportions only. A small second p-value says that configurations of "
         "equal confidence differ.",
-        tables=[_bounds_table(hidden, report.num_experts), _rules_table(hidden, rate_name(report.judged))],
+        tables=[
+            bounds_table(hidden, report.num_experts, report.routed),
+            rules_table(hidden, rate_name(report.judged)),
+        ],
     )
 
 

@@ -5,6 +5,7 @@ earlier rows, whose labels it knows, and then its density on the rows it attacks
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,14 @@ class Seen(NamedTuple):
     noise: np.ndarray  # [n] f (1 − f)
 
 
-Attack = Callable[[Seen, Seen, float, int, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
-"""(past, now, radius, bins, signs) -> a density of mean 1 on the rows of now, and the signs [B] it pushes to.
+Attack = Callable[["Past", Seen, float, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
+"""(past, now, radius, signs) -> a density of mean 1 on the rows of now, and the signs [B] it pushes to.
 
 The adversary keeps the signs that it is given."""
 
 
-def _signs(pushed: np.ndarray) -> np.ndarray:
+def signs_of(pushed: np.ndarray) -> np.ndarray:
+    """1 or −1; 1 for zero."""
     return np.where(pushed >= 0, 1.0, -1.0)
 
 
@@ -43,72 +45,90 @@ def best_signs(starts: np.ndarray, push: Callable[[np.ndarray], np.ndarray]) -> 
     signs = starts
     for _ in range(4):
         pushed = push(signs)
-        improved = _signs(pushed)
+        improved = signs_of(pushed)
         if (improved == signs).all():
             break
         signs = improved
     return np.asarray(signs[np.abs(pushed).sum(axis=1).argmax()])
 
 
-class _Cells(NamedTuple):
-    """Earlier rows by the bin of f and by a score: they choose signs in a fraction of the rows' time."""
+class _Cells:
+    """Earlier rows by the bin of f and by a score: they choose signs in a fraction of the rows' time.
 
-    score: np.ndarray  # [M] the mean score of each cell
-    binned: np.ndarray  # [M] its bin of f
-    mass: np.ndarray  # [M] its share of the rows
-    residual: np.ndarray  # [M] the mean of Y − f
+    score [M]: the mean score of each cell; binned [M]: its bin of f; mass [M]: its share of the rows;
+    residual [M]: the mean of Y − f.
+    """
 
-    @classmethod
-    def of(cls, past: Seen, score: np.ndarray, bins: int) -> "_Cells":
+    def __init__(self, past: Seen, score: np.ndarray, bins: int) -> None:
         low, high = float(score.min()), float(score.max())
         step = ((score - low) * ((STEPS - 1) / max(high - low, 1e-12))).round().astype(int)
         cell = past.binned * STEPS + step
         count = np.bincount(cell, minlength=bins * STEPS)
         used = np.flatnonzero(count)
-        score, residual = (
+        self.score, self.residual = (
             np.bincount(cell, values, minlength=bins * STEPS)[used] / count[used]
             for values in (score, past.residual)
         )
-        return cls(score, used // STEPS, count[used] / len(cell), residual)
+        self.binned, self.mass = used // STEPS, count[used] / len(cell)
+        self.inside = (self.binned[:, None] == np.arange(bins)).astype(np.float64)
 
-    def sums(self, values: np.ndarray, bins: int) -> np.ndarray:
+    def sums(self, values: np.ndarray) -> np.ndarray:
         """Σ over each bin's cells of mass x values [..., M]. [..., B]"""
-        return (self.mass * values) @ (self.binned[:, None] == np.arange(bins))
+        return (self.mass * values) @ self.inside
+
+
+class Past:
+    """Earlier rows, whose labels an adversary knows; what it needs at every radius is summed up once."""
+
+    def __init__(self, rows: Seen, bins: int) -> None:
+        self.rows, self.bins = rows, bins
+
+    @cached_property
+    def by_expected(self) -> _Cells:
+        return _Cells(self.rows, self.rows.expected, self.bins)
+
+    @cached_property
+    def by_value(self) -> _Cells:
+        return _Cells(self.rows, self.rows.value, self.bins)
+
+    @cached_property
+    def plain_signs(self) -> np.ndarray:
+        """Those of the gaps as they are. [B]"""
+        return signs_of(np.bincount(self.rows.binned, self.rows.residual, minlength=self.bins))
 
 
 def informed(
-    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
+    past: Past, now: Seen, radius: float, signs: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tilts s_b ĥ(S)."""
     if signs is not None:
         return tilt(signs[now.binned] * now.expected, radius), signs
-    plain = _signs(np.bincount(past.binned, past.residual, minlength=bins))
     if radius <= 0:
-        return np.ones(len(now.binned)), plain
-    cells = _Cells.of(past, past.expected, bins)
+        return np.ones(len(now.binned)), past.plain_signs
+    cells = past.by_expected
 
     def push(signs: np.ndarray) -> np.ndarray:
-        return cells.sums(tilt(signs[:, cells.binned] * cells.score, radius, cells.mass) * cells.score, bins)
+        return cells.sums(tilt(signs[:, cells.binned] * cells.score, radius, cells.mass) * cells.score)
 
-    spread = float(past.expected.std())
+    spread = float(past.rows.expected.std())
     rate = np.sqrt(2 * radius) / spread if spread > 1e-6 else 0.0
-    up, down = (cells.sums(np.exp(sign * rate * cells.score), bins) for sign in (1, -1))
-    ones = np.ones(bins)
-    signs = best_signs(np.stack([plain, _signs(up - down), ones, -ones]), push)
+    up, down = (cells.sums(np.exp(sign * rate * cells.score)) for sign in (1, -1))
+    ones = np.ones(past.bins)
+    signs = best_signs(np.stack([past.plain_signs, signs_of(up - down), ones, -ones]), push)
     return tilt(signs[now.binned] * now.expected, radius), signs
 
 
 def regional(
-    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
+    past: Past, now: Seen, radius: float, signs: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tilts the shares of the leading experts by the mean of s_b D in each region."""
-    experts = int(max(past.region.max(), now.region.max())) + 1
-    table = np.zeros((experts, bins))
-    np.add.at(table, (past.region, past.binned), past.residual)
+    rows, bins = past.rows, past.bins
+    experts = int(max(rows.region.max(), now.region.max())) + 1
+    sums = np.bincount(rows.region * bins + rows.binned, rows.residual, minlength=experts * bins)
+    table = sums.reshape(experts, bins) / len(rows.region)  # E[D 1_k 1_b]
     shares, shares_now = (
-        np.bincount(seen.region, minlength=experts) / len(seen.region) for seen in (past, now)
+        np.bincount(seen.region, minlength=experts) / len(seen.region) for seen in (rows, now)
     )
-    table /= len(past.region)  # E[D 1_k 1_b]
 
     def density(signs: np.ndarray, mass: np.ndarray) -> np.ndarray:
         return tilt(signs @ table.T / np.maximum(shares, 1e-12), radius, mass)
@@ -116,20 +136,20 @@ def regional(
     if signs is None:
         ones = np.ones((1, bins))
         starts = np.concatenate(
-            [_signs(table.sum(axis=0, keepdims=True)), ones, -ones, _signs(table), _signs(-table)]
+            [signs_of(table.sum(axis=0, keepdims=True)), ones, -ones, signs_of(table), signs_of(-table)]
         )
         signs = best_signs(starts, lambda signs: density(signs, shares) @ table)
     return density(signs, shares_now)[now.region], signs
 
 
 def blind(
-    past: Seen, now: Seen, radius: float, bins: int, signs: np.ndarray | None = None
+    past: Past, now: Seen, radius: float, signs: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tilts a value that needs no label, upward or downward, whichever did more in the past."""
-    cells, ways = _Cells.of(past, past.value, bins), np.array([1.0, -1.0])
-    pushed = cells.sums(tilt(ways[:, None] * cells.score, radius, cells.mass) * cells.residual, bins)
+    cells, ways = past.by_value, np.array([1.0, -1.0])
+    pushed = cells.sums(tilt(ways[:, None] * cells.score, radius, cells.mass) * cells.residual)
     worse = int(np.argmax(np.abs(pushed).sum(axis=1) if signs is None else pushed @ signs))
-    signs = _signs(pushed[worse]) if signs is None else signs
+    signs = signs_of(pushed[worse]) if signs is None else signs
     return tilt(ways[worse] * now.value, radius), signs
 
 

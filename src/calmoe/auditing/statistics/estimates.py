@@ -25,6 +25,7 @@ NONE = Estimate(*[float("nan")] * 4)
 
 
 RARE = 5.0  # errors: where the probabilities expect fewer, a sample may show none, and no spread
+RESOLVED = 0.995  # the share of 2,000 draws that still says where the law's tail begins
 
 
 def mean(values: np.ndarray, level: float = LEVEL) -> Estimate:
@@ -47,19 +48,19 @@ def proportion(share: float, rows: int, level: float = LEVEL) -> Estimate:
     return Estimate(share, low, high, (share * (1 - share) / rows) ** 0.5)
 
 
-def spread(values: np.ndarray, noise: np.ndarray) -> float:
+def spread(values: np.ndarray, noise: np.ndarray, rare: float = RARE) -> float:
     """The standard error of the mean of values = weight x residual; noise: weight² f (1 − f), row by row.
 
     Where nearly all rows are right, a sample may hold no error at all, and its own spread would suggest
-    certainty. So the sum of squares is at least what the probabilities themselves expect, up to RARE errors,
-    and includes two imagined rows that are off by ½, as in Agresti and Coull's interval.
+    certainty. So the sum of squares is at least what the probabilities themselves expect, up to so many
+    errors as are rare, and includes two imagined rows that are off by ½, as in Agresti and Coull's interval.
 
     >>> float(round(spread(np.full(100, 0.01), np.full(100, 0.01 * 0.99)), 3))  # one error in 100 expected
     0.012
     """
     n = len(values)
     squares = float(((values - values.mean()) ** 2).sum()) * n / max(n - 1, 1)
-    return (max(squares, min(float(noise.sum()), RARE)) + 0.5) ** 0.5 / n
+    return (max(squares, min(float(noise.sum()), rare)) + 0.5) ** 0.5 / n
 
 
 def normal(value: float, standard_error: float, level: float = LEVEL) -> Estimate:
@@ -81,8 +82,12 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL, dr
     gaps grow in the likeliest way; for θ < T the gaps that are smallest in standard errors vanish first, or,
     for the upper end, all shrink in proportion; and however small T is, the upper end is no lower than
     calibrated predictions reach half of the time. Each choice errs on the wide side. At θ = 0 there is no
-    choice: the interval holds zero if and only if T is no larger than calibrated predictions give in all but
+    choice: the interval holds zero if T is no larger than calibrated predictions give in all but
     (1 − level)/2 of samples.
+
+    Draws cannot resolve the tails of levels near 1. Beyond RESOLVED the interval widens as that of a normal
+    law does whose standard deviation is L, L² = Σ |covariance| ≥ the variance of every Σ ± noise_b: T is
+    L-Lipschitz in the noise, and by Gaussian isoperimetry its quantiles grow no faster.
 
     >>> total_gap(np.array([0.10, -0.05]), 0.0001 * np.eye(2))
     Estimate(0.15..., [0.12..., 0.17...])
@@ -107,8 +112,10 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL, dr
 
     usual = float(np.median(np.abs(noise).sum(axis=1)))  # the median of T* if θ were zero
 
-    def share_below(theta: float, concentrated: bool) -> float:
-        """P(T* ≤ T) if θ were true; it falls with θ. For the upper end, T counts as no less than usual."""
+    steepness = float(np.abs(covariance).sum()) ** 0.5
+
+    def share_below(theta: float, concentrated: bool, margin: float) -> float:
+        """P(T* ≤ T + margin) if θ were true; it falls with θ. For the upper end, T is no less than usual."""
         if theta >= observed:
             centre = gaps + (theta - observed) * likeliest
         elif concentrated:
@@ -117,16 +124,19 @@ def total_gap(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL, dr
         else:
             centre = gaps * (theta / observed)
         limit = observed if concentrated else max(observed, usual)
-        return float((np.abs(centre + noise).sum(axis=1) <= limit).mean())
+        return float((np.abs(centre + noise).sum(axis=1) <= limit + margin).mean())
 
     def largest(share: float, concentrated: bool = True) -> float:
         """The largest θ with P(T* ≤ T) ≥ share; 0 where there is none."""
-        low, high = 0.0, observed + 8 * scale
-        if share_below(low, concentrated) < share:
+        resolved = min(max(share, 1 - RESOLVED), RESOLVED)
+        margin = steepness * float(ndtri(resolved) - ndtri(share))
+        low, high = 0.0, observed + 8 * scale + max(margin, 0.0)
+        if share_below(low, concentrated, margin) < resolved:
             return 0.0
         while high - low > 1e-3 * scale:
             middle = (low + high) / 2
-            low, high = (middle, high) if share_below(middle, concentrated) >= share else (low, middle)
+            below = share_below(middle, concentrated, margin)
+            low, high = (middle, high) if below >= resolved else (low, middle)
         return low
 
     low, value = largest((1 + level) / 2), largest(0.5)
@@ -140,12 +150,13 @@ def binned_means(
     bins: int,
     weights: np.ndarray | None = None,
     noise: np.ndarray | None = None,
+    rare: float = RARE,
 ) -> tuple[np.ndarray, np.ndarray]:
     """E[w v 1_b] / E[w] of each bin [B], with their covariance [B, B].
 
-    noise: f (1 − f), row by row. A bin's sum of squares is at least the noise, up to RARE errors (as in
-    `spread`); and one imagined row a bin, off by ½, keeps a bin of few and equal residuals from looking
-    certain.
+    noise: f (1 − f), row by row. A bin's sum of squares is at least the noise, up to so many errors as are
+    rare (as in `spread`); and one imagined row a bin, off by ½, keeps a bin of few and equal residuals from
+    looking certain.
     """
     weight = np.ones(len(values)) if weights is None else weights.astype(np.float64)
     total = weight.sum()
@@ -162,7 +173,7 @@ def binned_means(
     np.maximum.at(heaviest, index, weight)
     imagined = 0.25 * heaviest**2
     if noise is not None:
-        expected = np.minimum(sums(weight**2 * noise), RARE * heaviest**2)
+        expected = np.minimum(sums(weight**2 * noise), rare * heaviest**2)
         imagined += np.maximum(expected - squares, 0.0)
     covariance = np.where(np.outer(used, used), covariance + np.diag(imagined), 0.0)
     return means, covariance / total**2
@@ -176,12 +187,13 @@ def binned_gap(
     level: float = LEVEL,
     *,
     noise: np.ndarray | None = None,
+    rare: float = RARE,
 ) -> Estimate:
     """The ECE of the population at these bins, Σ_b |E[w D 1_b]| / E[w], with `total_gap`'s interval.
 
-    noise: as in `binned_means`.
+    noise, rare: as in `binned_means`.
     """
-    return ece_from(*binned_means(residual, index, bins, weights, noise), level)
+    return ece_from(*binned_means(residual, index, bins, weights, noise, rare), level)
 
 
 def ece_from(gaps: np.ndarray, covariance: np.ndarray, level: float = LEVEL) -> Estimate:

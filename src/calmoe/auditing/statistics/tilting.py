@@ -19,21 +19,21 @@ def tilt(scores: np.ndarray, epsilon: float, probability: np.ndarray | None = No
     (1.0, 0.1)
     """
     scores = np.asarray(scores, dtype=np.float64)
+    if epsilon <= 0:
+        return np.ones_like(scores)
     mass = np.full(scores.shape[-1], 1 / scores.shape[-1]) if probability is None else probability
     below = scores - np.where(mass > 0, scores, -np.inf).max(axis=-1, keepdims=True)
-    below = np.where(mass > 0, below, -1.0)  # scores without mass must not overflow
-    scale = -(below * mass).sum(axis=-1, keepdims=True)
-    flat = scale <= 1e-12 * np.abs(scores).max(axis=-1, keepdims=True)
-    below = below / np.where(flat, 1.0, scale)
-    top = np.log(((below == 0) * mass).sum(axis=-1, keepdims=True))  # KL(∞) = −log P(v = max v)
-    if epsilon <= 0:
-        return np.ones_like(below)
-    # in log λ, KL rises from 0 to −top: bisection, and Newton where it stays inside
-    low, high = np.full_like(scale, -25.0), np.full_like(scale, 40.0)
-    point = np.zeros_like(scale) + 0.5 * np.log(2 * epsilon)
+    np.copyto(below, -1.0, where=mass <= 0)  # scores without mass must not overflow
+    mean = (below @ mass)[..., None]
+    flat = -mean <= 1e-12 * np.abs(scores).max(axis=-1, keepdims=True)
+    below /= np.where(flat, 1.0, -mean)
+    top = np.log(((below == 0) @ mass)[..., None])  # KL(∞) = −log P(v = max v)
+    # in log λ, KL rises from 0 to −top: bisection, and Newton where it stays inside; KL is near λ² Var(v)/2
+    low, high = np.full_like(mean, -25.0), np.full_like(mean, 40.0)
+    variance = np.maximum((below**2 @ mass)[..., None] - 1.0, 1e-12)
+    point = np.clip(0.5 * np.log(2 * epsilon / variance), -24.0, 39.0)
     for _ in range(80):
-        rate = np.exp(point)
-        kl, slope = _kl(below, rate, mass)
+        kl, slope = _kl(below, np.exp(point), mass)
         low, high = np.where(kl < epsilon, point, low), np.where(kl < epsilon, high, point)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = point + (epsilon - kl) / slope
@@ -46,13 +46,15 @@ def tilt(scores: np.ndarray, epsilon: float, probability: np.ndarray | None = No
     weights = np.exp(np.exp(point) * below)
     weights = np.where(-top <= epsilon, (below == 0).astype(np.float64), weights)
     weights = np.where(flat, 1.0, weights)
-    return weights / (weights * mass).sum(axis=-1, keepdims=True)
+    return weights / (weights @ mass)[..., None]
 
 
 def _kl(below: np.ndarray, rate: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """KL(λ) = λ E_λ[v] − log E[e^{λ v}], and its slope in log λ: λ² Var_λ(v)."""
-    weights = np.exp(rate * below) * mass
+    weights = rate * below
+    np.exp(weights, out=weights)
+    weights *= mass
     total = weights.sum(axis=-1, keepdims=True)
-    mean = (weights * below).sum(axis=-1, keepdims=True) / total
-    variance = (weights * (below - mean) ** 2).sum(axis=-1, keepdims=True) / total
-    return rate * mean - np.log(total), rate**2 * variance
+    mean = np.einsum("...m,...m->...", weights, below)[..., None] / total
+    square = np.einsum("...m,...m,...m->...", weights, below, below)[..., None] / total
+    return rate * mean - np.log(total), rate**2 * np.maximum(square - mean**2, 0.0)
