@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
+import chromium
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
@@ -76,6 +77,13 @@ def tiny():
 @pytest.fixture(scope="session")
 def quiet():
     return Console(file=io.StringIO(), width=140)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for all pages; `open` forgets what the page before has said."""
+    with chromium.Chromium() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,26 @@ def test_applied_predictions_are_the_calibrators(folder, tmp_path, ending):
     assert nll(after.output.log_probs, after.labels) < nll(before.output.log_probs, before.labels)
 
 
+def test_the_class_that_is_judged_may_be_named(folder, tmp_path):
+    for event in ("yes", "1"):
+        out = tmp_path / f"{event}.json"
+        result = calmoe("repair", folder / "validation.csv", "--of", event, "--out", out)
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "yes.json").read_bytes() == (tmp_path / "1.json").read_bytes()
+    assert "0..1" in refused("repair", folder / "validation.csv", "--of", "2", "--out", tmp_path / "2.json")
+    refused("repair", folder / "validation.csv", "--of", "maybe", "--out", tmp_path / "3.json")
+
+
+def test_the_sentence_is_of_the_kind_that_was_asked_for(folder, tmp_path):
+    out = tmp_path / "v.json"
+    said = calmoe("repair", folder / "validation.csv", "--kind", "vector", "--out", out).stdout
+    assert "Vector scaling changes the NLL by" in said
+    assert "Recommended is one temperature" in said
+    out = tmp_path / "n.json"
+    said = calmoe("repair", folder / "validation.csv", "--kind", "nothing", "--out", out).stdout
+    assert "No repair leaves the ECE at" in said
+
+
 def test_rows_that_it_was_fitted_on_are_told(folder, tmp_path):
     out = tmp_path / "flattered.csv"
     result = calmoe("apply", folder / "calibrator.json", folder / "validation.csv", "--out", out)
@@ -128,6 +148,7 @@ def test_mistakes_are_one_line_and_leave_nothing(folder, tmp_path):
         ("apply", tmp_path / "bad.json", file, "--out", tmp_path / "a.csv"),
         ("apply", file, file, "--out", tmp_path / "a.csv"),
         ("apply", calibrator, tmp_path, "--out", tmp_path / "a"),  # a folder without a model
+        ("apply", calibrator, tmp_path, "--label", "y", "--out", tmp_path / "a"),
     ]
     for mistake in mistakes:
         refused(*mistake)

@@ -10,6 +10,7 @@ and the other classes keep their proportions: probabilities stay normalised. By 
 disagreement Σ_k r_k (f_k − f)² is nearly a sum of auditors too.
 """
 
+import copy
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,14 +113,11 @@ class RoutingRecalibration:
     ) -> "list[RoutingRecalibration]":
         """One for each count of rounds, on top of this temperature; whoever asks for them does the choosing.
 
-        The steps leave rows of equal p off, by what they have not learned yet; a rising curve after them mends
-        that. The predicted class must be right on some rows and wrong on others.
+        The predicted class must be right on some rows and wrong on others.
         """
         event = _Event.of(output, temperature)
         right = (event.predicted == as_tensor(labels, event.predicted.device)).cpu().numpy()
         steps = cls()._boost(event, right, max(counts))
-        unchanged = Temperature()
-        unchanged.restore(1.0, "optimum", "status")
         fits = []
         for count in counts:
             fitted = cls(rounds=count)
@@ -129,10 +127,18 @@ class RoutingRecalibration:
             fitted.coefficients_ = np.zeros((2, output.log_routing.shape[1], fitted.bins + 1))
             for auditor, size in steps[:count]:
                 fitted.coefficients_.flat[auditor] += size
-            moved = fitted.transform(output).log_probs
-            fitted.curve_ = TopLabelIsotonic().fit_on(unchanged, moved, labels)
             fits.append(fitted)
         return fits
+
+    def with_curve(self, output: MixtureOutput, labels: Array) -> "RoutingRecalibration":
+        """The same with a rising curve after the steps, fitted on these rows.
+
+        Steps leave rows of equal p off, by what they have not learned; the curve mends that.
+        """
+        unchanged, fitted = Temperature(), copy.copy(self)
+        unchanged.restore(1.0, "optimum", "status")
+        fitted.curve_ = TopLabelIsotonic().fit_on(unchanged, self.transform(output).log_probs, labels)
+        return fitted
 
     def transform(self, output: MixtureOutput) -> MixtureOutput:
         """The output with repaired log-probabilities of the mixture; routing and experts stay."""

@@ -96,8 +96,8 @@ class Rows:
 def choose(answers: Mapping[Variant, Answers], bins: int, rule: Rule = RULE) -> Choice:
     """Nothing, or one temperature, where within one paired standard error of the least NLL; else the best.
 
-    None that raises the ECE by more than chance explains. Rows to whose label the model gives probability zero
-    are left out: they cost infinitely much.
+    None that raises the ECE by more than chance explains. Rows to whose label the model gives probability
+    zero are left out: they cost infinitely much.
     """
     nothing = answers[Variant(NOTHING)]
     possible = np.isfinite(nothing.loss)

@@ -34,7 +34,8 @@ class Repair:
     chosen: what all rows choose. choosing: what choosing gains, on rows that took no part in it; picked: what
     was chosen there. recommended: `chosen` where choosing helps and surely lowers one temperature's NLL, else
     one temperature where that helps; it helps if it surely lowers the NLL, or lowers it and takes the ECE
-    below where it surely was. Never what raises the ECE by more than `Rule.rise`; worse: these.
+    below where it surely was. Never what raises the ECE by more than `Rule.rise`; worse: these. Where only
+    that stands against one temperature, the simplest of the others that helps as much takes its place.
     reason: one sentence.
     rows: those that were judged; learned: those that taught; crossed: whether they are the same ones.
     impossible: judged rows whose label has probability zero; they are left out of the NLL.
@@ -68,7 +69,8 @@ class Repair:
         """What the recommendation is worth; the probabilities as they are where there is none."""
         if self.recommended is None:
             return self.before
-        return self.candidates[TEMPERATURE] if self.recommended == TEMPERATURE else self.choosing
+        simple = self.recommended == TEMPERATURE or self.recommended != self.chosen
+        return self.candidates[self.recommended] if simple else self.choosing
 
     def effect(self, name: str) -> str:
         """What the candidate of this name does, and what is recommended instead of it, in a sentence each."""
@@ -111,9 +113,8 @@ def repair(
     judged = {name: [trial.by_name[name] for trial in outcome.trials] for name in tried.names}
     judged["chosen"] = [trial.chosen for trial in outcome.trials]
     measured = measure(judged, outcome.crossed, bins, level)
-    before = measured[NOTHING].ece.value.value
-    worse = tuple(name for name, each in measured.items() if each.ece.value.value > before + rule.rise)
-    recommended = _recommended(outcome.choice.name, measured, worse)
+    worse = raise_ece(measured, rule)
+    recommended = recommend(outcome.choice.name, measured, worse)
     seen = SeenRows.of(predictions.output, labels)
     fits = {name: replace(fitted, seen=seen) for name, fitted in outcome.fits.items()}
     temperature = outcome.fits[TEMPERATURE].fitted
@@ -138,23 +139,31 @@ def repair(
     )
 
 
-def _recommended(chosen: str, measured: Mapping[str, Candidate], worse: Collection[str]) -> str | None:
+def raise_ece(measured: Mapping[str, Candidate], rule: Rule) -> tuple[str, ...]:
+    """Those that raise the ECE by more than is negligible, by chance or not."""
+    before = measured[NOTHING].ece.value.value
+    return tuple(name for name, each in measured.items() if each.ece.value.value > before + rule.rise)
+
+
+def recommend(chosen: str, measured: Mapping[str, Candidate], worse: Collection[str]) -> str | None:
     """`chosen` if it beats one temperature, or stands in for one that is not taken; else that, or none."""
-    temperature, choosing = measured[TEMPERATURE], measured["chosen"]
     before = measured[NOTHING].ece.value
-    plain = _helps(temperature, before) and TEMPERATURE not in worse
-    if chosen not in (NOTHING, TEMPERATURE) and not {chosen, "chosen"} & {*worse}:
-        beyond = choosing.nll.against_temperature
-        if _helps(choosing, before) and (_surely_lowers(beyond) or (not plain and beyond.low <= 0)):
+    helpful = [name for name, each in measured.items() if _helps(each, before)]
+    sound = [name for name in helpful if name not in worse]
+    beyond = {name: measured[name].nll.against_temperature for name in sound}
+    if chosen == NOTHING:
+        return None
+    if chosen != TEMPERATURE and {chosen, "chosen"} <= {*sound}:
+        gain = beyond["chosen"]
+        if gain.high < 0 or (TEMPERATURE not in sound and gain.low <= 0):
             return chosen
-    return TEMPERATURE if plain and chosen != NOTHING else None
+    if TEMPERATURE in sound:
+        return TEMPERATURE
+    others = [name for name in sound if name != "chosen" and beyond[name].low <= 0]
+    return others[0] if TEMPERATURE in helpful and others else None
 
 
 def _helps(candidate: Candidate, before: Estimate) -> bool:
     """Whether it surely lowers the NLL; or lowers it, and the ECE to below where it surely was."""
     change = candidate.nll.against_nothing
-    return _surely_lowers(change) or (change.value < 0 and candidate.ece.value.value < before.low)
-
-
-def _surely_lowers(change: Estimate) -> bool:
-    return change.high < 0
+    return change.high < 0 or (change.value < 0 and candidate.ece.value.value < before.low)

@@ -29,7 +29,8 @@ def reason(
     """Why this is recommended, in one sentence; worse: those that raise the ECE."""
     before, temperature, choosing = measured[NOTHING], measured[TEMPERATURE], measured["chosen"]
     if recommended is not None:
-        return effect(recommended, before, temperature if recommended == TEMPERATURE else choosing)
+        paid = recommended == chosen != TEMPERATURE
+        return effect(recommended, before, choosing if paid else measured[recommended])
     if temperature.nll.against_nothing.high < 0 and TEMPERATURE in worse:
         return (
             f"One temperature would change the NLL by {in_brackets(temperature.nll.against_nothing)}, but "
