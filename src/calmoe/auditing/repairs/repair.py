@@ -15,7 +15,7 @@ from calmoe.calibration import Calibrator, Temperature
 from calmoe.calibration.seen_rows import SeenRows
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
-from calmoe.metrics.checks import Of
+from calmoe.metrics.checks import Of, check_event
 from calmoe.predictions import Predictions
 
 __all__ = ["FEWEST", "TITLES", "Candidate", "Compared", "Repair", "TooFewRows", "repair"]
@@ -102,6 +102,7 @@ def repair(
     >>> found.recommended, found.after.nll.against_nothing.high < 0
     ('temperature', True)
     """
+    check_event(of, predictions.num_classes)
     labels = predictions.known_labels
     log_probs = predictions.output.log_probs
     possible = int((log_probs.gather(1, labels[:, None]) > -float("inf")).sum())
