@@ -12,7 +12,7 @@ from calmoe import worlds
 from calmoe.auditing.repairs.answers import answer
 from calmoe.auditing.repairs.candidates import NOTHING, TEMPERATURE
 from calmoe.auditing.repairs.choosing import Rule
-from calmoe.auditing.repairs.repair import raise_ece, recommend, repair
+from calmoe.auditing.repairs.repair import recommend, repair
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Entry, Grid, Heading, count, label, number, signed
 from calmoe.worlds import cancellation, multiclass
@@ -90,7 +90,7 @@ def judged(case: Case) -> list[dict[str, Any]]:
     for name, rule in RULES.items():
         choice = chosen_by[rule.errors]
         measured = {**choice.candidates, "chosen": choice.choosing}
-        taken = recommend(choice.chosen, measured, raise_ece(measured, rule)) or NOTHING
+        taken = recommend(choice.chosen, measured, rule) or NOTHING
         rows.append(
             {
                 "case": case.name,

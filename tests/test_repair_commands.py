@@ -1,12 +1,16 @@
 """`calmoe repair` and `calmoe apply`: what they write, what they say, what they refuse."""
 
+import inspect
 import json
 
 import numpy as np
 import pytest
 import torch
+import typer
 
 from calmoe.calibration import Calibrator
+from calmoe.commands import app
+from calmoe.commands.options import _column_options
 from calmoe.metrics import nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import binary
@@ -160,3 +164,17 @@ def test_mistakes_are_one_line_and_leave_nothing(folder, tmp_path):
 def test_help_shows_an_example(command):
     said = calmoe(command, "--help").stdout
     assert f"Example: calmoe {command} " in said
+
+
+def test_commands_that_read_files_have_the_same_options():
+    def options(name):
+        command = typer.main.get_command(app).commands[name]
+        return {param.name: param.help for param in command.params}
+
+    shared = inspect.signature(_column_options).parameters
+    for name in ("audit", "repair", "apply"):
+        assert list(shared) == [each for each in options(name) if each in shared]
+    added = options("add")
+    assert "groups" not in added
+    assert {each: options("audit")[each] for each in shared if each != "groups"}.items() <= added.items()
+    assert options("repair")["of"] == options("audit")["of"]

@@ -1,6 +1,6 @@
 """The repair that helps, if one does: every candidate on rows new to it, the choice, and why."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,9 +33,10 @@ class Repair:
 
     chosen: what all rows choose. choosing: what choosing gains, on rows that took no part in it; picked: what
     was chosen there. recommended: `chosen` where choosing helps and surely lowers one temperature's NLL, else
-    one temperature where that helps; it helps if it surely lowers the NLL, or lowers it and takes the ECE
-    below where it surely was. Never what raises the ECE by more than `Rule.rise`; worse: these. Where only
-    that stands against one temperature, the simplest of the others that helps as much takes its place.
+    one temperature where that helps. A repair helps if it surely lowers the NLL (one temperature: by more
+    than a standard error), or lowers it and takes the ECE below where it surely was. Never what raises the
+    ECE by more than `Rule.rise`; worse: these. Where only that stands against one temperature, the simplest
+    of the others that helps as much takes its place.
     reason: one sentence.
     rows: those that were judged; learned: those that taught; crossed: whether they are the same ones.
     impossible: judged rows whose label has probability zero; they are left out of the NLL.
@@ -115,7 +116,7 @@ def repair(
     judged["chosen"] = [trial.chosen for trial in outcome.trials]
     measured = measure(judged, outcome.crossed, bins, level)
     worse = raise_ece(measured, rule)
-    recommended = recommend(outcome.choice.name, measured, worse)
+    recommended = recommend(outcome.choice.name, measured, rule)
     seen = SeenRows.of(predictions.output, labels)
     fits = {name: replace(fitted, seen=seen) for name, fitted in outcome.fits.items()}
     temperature = outcome.fits[TEMPERATURE].fitted
@@ -146,11 +147,11 @@ def raise_ece(measured: Mapping[str, Candidate], rule: Rule) -> tuple[str, ...]:
     return tuple(name for name, each in measured.items() if each.ece.value.value > before + rule.rise)
 
 
-def recommend(chosen: str, measured: Mapping[str, Candidate], worse: Collection[str]) -> str | None:
+def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule) -> str | None:
     """`chosen` if it beats one temperature, or stands in for one that is not taken; else that, or none."""
     before = measured[NOTHING].ece.value
-    helpful = [name for name, each in measured.items() if _helps(each, before)]
-    sound = [name for name in helpful if name not in worse]
+    helpful = [name for name, each in measured.items() if _helps(each, before, rule)]
+    sound = [name for name in helpful if name not in raise_ece(measured, rule)]
     beyond = {name: measured[name].nll.against_temperature for name in sound}
     if chosen == NOTHING:
         return None
@@ -164,7 +165,12 @@ def recommend(chosen: str, measured: Mapping[str, Candidate], worse: Collection[
     return others[0] if TEMPERATURE in helpful and others else None
 
 
-def _helps(candidate: Candidate, before: Estimate) -> bool:
-    """Whether it surely lowers the NLL; or lowers it, and the ECE to below where it surely was."""
+def _helps(candidate: Candidate, before: Estimate, rule: Rule) -> bool:
+    """Whether it surely lowers the NLL; or lowers it, and the ECE to below where it surely was.
+
+    Of one temperature, which has one number to learn, no more is asked than of the choice.
+    """
     change = candidate.nll.against_nothing
+    if candidate.name == TEMPERATURE and change.value < -rule.errors * change.standard_error:
+        return True
     return change.high < 0 or (change.value < 0 and candidate.ece.value.value < before.low)
