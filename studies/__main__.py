@@ -21,6 +21,7 @@ from studies.jumps import jumps
 from studies.own_data import own_data
 from studies.pack import pack
 from studies.readme_figure import readme_figure
+from studies.repair_rules import repair_rules
 from studies.repairs import repairs
 from studies.reruns import reruns
 from studies.switch import switch
@@ -48,6 +49,7 @@ for study in (
     hidden,
     own_data,
     repairs,
+    repair_rules,
     pack,
     readme_figure,
 ):

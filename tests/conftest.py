@@ -10,6 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import chromium
 import haste
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
@@ -78,6 +79,13 @@ def tiny():
 @pytest.fixture(scope="session")
 def quiet():
     return Console(file=io.StringIO(), width=140)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for all pages; `open` forgets what the page before has said."""
+    with chromium.Chromium() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,16 @@
 """`calmoe repair` and `calmoe apply`: what they write, what they say, what they refuse."""
 
+import inspect
 import json
 
 import numpy as np
 import pytest
 import torch
+import typer
 
 from calmoe.calibration import Calibrator
+from calmoe.commands import app
+from calmoe.commands.options import _column_options
 from calmoe.metrics import nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import binary
@@ -51,6 +55,26 @@ def test_applied_predictions_are_the_calibrators(folder, tmp_path, ending):
     np.testing.assert_allclose(after.output.probs, expected.output.probs, atol=1e-6)
     assert torch.equal(after.labels, before.labels)
     assert nll(after.output.log_probs, after.labels) < nll(before.output.log_probs, before.labels)
+
+
+def test_the_class_that_is_judged_may_be_named(folder, tmp_path):
+    for event in ("yes", "1"):
+        out = tmp_path / f"{event}.json"
+        result = calmoe("repair", folder / "validation.csv", "--of", event, "--out", out)
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "yes.json").read_bytes() == (tmp_path / "1.json").read_bytes()
+    assert "0..1" in refused("repair", folder / "validation.csv", "--of", "2", "--out", tmp_path / "2.json")
+    refused("repair", folder / "validation.csv", "--of", "maybe", "--out", tmp_path / "3.json")
+
+
+def test_the_sentence_is_of_the_kind_that_was_asked_for(folder, tmp_path):
+    out = tmp_path / "v.json"
+    said = calmoe("repair", folder / "validation.csv", "--kind", "vector", "--out", out).stdout
+    assert "Vector scaling changes the NLL by" in said
+    assert "Recommended is one temperature" in said
+    out = tmp_path / "n.json"
+    said = calmoe("repair", folder / "validation.csv", "--kind", "nothing", "--out", out).stdout
+    assert "No repair leaves the ECE at" in said
 
 
 def test_rows_that_it_was_fitted_on_are_told(folder, tmp_path):
@@ -128,6 +152,7 @@ def test_mistakes_are_one_line_and_leave_nothing(folder, tmp_path):
         ("apply", tmp_path / "bad.json", file, "--out", tmp_path / "a.csv"),
         ("apply", file, file, "--out", tmp_path / "a.csv"),
         ("apply", calibrator, tmp_path, "--out", tmp_path / "a"),  # a folder without a model
+        ("apply", calibrator, tmp_path, "--label", "y", "--out", tmp_path / "a"),
     ]
     for mistake in mistakes:
         refused(*mistake)
@@ -139,3 +164,17 @@ def test_mistakes_are_one_line_and_leave_nothing(folder, tmp_path):
 def test_help_shows_an_example(command):
     said = calmoe(command, "--help").stdout
     assert f"Example: calmoe {command} " in said
+
+
+def test_commands_that_read_files_have_the_same_options():
+    def options(name):
+        command = typer.main.get_command(app).commands[name]
+        return {param.name: param.help for param in command.params}
+
+    shared = inspect.signature(_column_options).parameters
+    for name in ("audit", "repair", "apply"):
+        assert list(shared) == [each for each in options(name) if each in shared]
+    added = options("add")
+    assert "groups" not in added
+    assert {each: options("audit")[each] for each in shared if each != "groups"}.items() <= added.items()
+    assert options("repair")["of"] == options("audit")["of"]

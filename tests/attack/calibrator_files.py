@@ -27,35 +27,19 @@ from calmoe.calibration import (
     VectorScaling,
 )
 from calmoe.errors import InputError
-from calmoe.mixture import MixtureOutput, combine
+from small_calibrators import every_kind, overconfident
 
 LARGEST = 1.7e308
 
 
-def rows(count: int = 400) -> tuple[MixtureOutput, Tensor]:
-    """What two experts say of three classes, and labels."""
-    generator = torch.Generator().manual_seed(0)
-    experts = torch.randn(count, 2, 3, generator=generator, dtype=torch.float64).mul(2).log_softmax(2)
-    routing = torch.randn(count, 2, generator=generator, dtype=torch.float64).log_softmax(1)
-    output = combine(routing, experts)
-    return output, torch.multinomial(output.probs, 1, generator=generator).squeeze(1)
-
-
 def _calibrators(folder: Path) -> dict[str, Any]:
     """By kind: what `save` writes."""
-    output, labels = rows()
-    repair = RoutingRecalibration(bins=3, rounds=20).fit(output, labels)
+    output, labels = overconfident(rows=400)
+    fitted = every_kind(output, labels)
+    repair = RoutingRecalibration(bins=3, rounds=20).fit(output, labels).with_curve(output, labels)
     repair.coefficients_ = np.linspace(-1, 1, repair.coefficients_.size).reshape(repair.coefficients_.shape)
     repair.status_, repair.rounds_, repair.gain_, repair.gain_error_ = "repaired", 20, 0.01, 0.001
-    fitted = {
-        "Temperature": Temperature().fit(output.log_probs, labels),
-        "ShiftedTemperature": ShiftedTemperature().fit(output.log_probs, labels, torch.ones(len(labels))),
-        "PerExpertTemperature": PerExpertTemperature().fit(output, labels),
-        "RoutingRecalibration": repair,
-        "VectorScaling": VectorScaling().fit(output.log_probs, labels),
-        "MatrixScaling": MatrixScaling().fit(output.log_probs, labels),
-        "TopLabelIsotonic": TopLabelIsotonic().fit(output.log_probs, labels),
-    }
+    fitted["RoutingRecalibration"] = repair
     for name, calibrator in fitted.items():
         calibrator.save(folder / f"{name}.json")
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in fitted}
@@ -76,7 +60,7 @@ def attempt_calibrator(
             raise Wrong(f"{field} is not the file's: {loaded(calibrator)!a}, not {given[field]!a}"[:300])
         if ("status" in field or field == "message") and not _words(given[field]):
             raise Wrong(f"{field} is no text: {given[field]!a}"[:300])
-    output, _ = rows(5)
+    output, _ = overconfident(rows=5)
     try:
         of_experts = kind in (PerExpertTemperature, RoutingRecalibration)
         result = calibrator.transform(output if of_experts else output.log_probs)

@@ -25,14 +25,11 @@ from calmoe.backbones.encoder import Encoder
 from calmoe.backbones.weights import _read as read_weights
 from calmoe.calibration import (
     Calibrator,
-    MatrixScaling,
     PerExpertTemperature,
     RoutingRecalibration,
-    ShiftedTemperature,
     Temperature,
-    TopLabelIsotonic,
-    VectorScaling,
 )
+from calmoe.calibration.seen_rows import SeenRows
 from calmoe.commands import app
 from calmoe.data import cifar10h
 from calmoe.data.safe_pickle import read_plain
@@ -41,7 +38,7 @@ from calmoe.errors import InputError
 from calmoe.experiments.checked_files import check_sessions, parse_rows, read_history
 from calmoe.experiments.record import parse_record
 from calmoe.experiments.sealing import read_sealed, seal, write_sealed
-from calmoe.mixture import MixtureClassifier, MixtureHead, combine
+from calmoe.mixture import MixtureClassifier, MixtureHead
 from calmoe.report.curves import curves
 from calmoe.report.curves_file import curves_file, read_curves
 from calmoe.text_encoders import load_tokenizer
@@ -50,6 +47,7 @@ from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.validation import parse_json
 from encoders import save_encoder
 from sizes import at_size
+from small_calibrators import every_kind, overconfident
 from synthetic_curves import HISTORY, mixture
 
 GONE = object()
@@ -109,30 +107,21 @@ def test_json_that_readers_disagree_on_is_refused(text):
 # --- calibrators
 
 
-def problem(n=600):
-    generator = torch.Generator().manual_seed(0)
-    routing = torch.randn(n, 2, generator=generator).log_softmax(1)
-    output = combine(routing, (3 * torch.randn(n, 2, 3, generator=generator)).log_softmax(2))
-    return output, torch.multinomial(output.probs, 1, generator=generator).squeeze(1)
-
-
 def saved(folder):
-    """A file of each kind of calibrator, with what reads and applies it."""
-    output, labels = problem()
-    one = Temperature().fit(output.log_probs, labels)
-    shifted = ShiftedTemperature().fit(output.log_probs, labels, torch.ones(len(labels)))
-    each = PerExpertTemperature().fit(output, labels)
-    routed = RoutingRecalibration(bins=2, rounds=5).fit(output, labels)
+    """Files of each kind of calibrator, with what reads and applies them."""
+    output, labels = overconfident()
+    kinds = every_kind(output, labels)
+    routed = RoutingRecalibration(bins=2, rounds=5).fit(output, labels).with_curve(output, labels)
     routed.coefficients_ += 0.5
     routed.status_, routed.rounds_ = "repaired", 3
-    for number, calibrator in enumerate((one, shifted, each, routed)):
-        path = folder / f"{number}.json"
-        calibrator.save(path)
-        alone = isinstance(calibrator, Temperature)
-        yield path, type(calibrator).load, output.log_probs if alone else output
-    for kind in (VectorScaling, MatrixScaling, TopLabelIsotonic):
-        path = folder / f"{kind.__name__}.json"
-        Calibrator(kind().fit(output.log_probs, labels), ("a", "b", "c"), "a note").save(path)
+    for kind in ("Temperature", "ShiftedTemperature", "PerExpertTemperature"):
+        path = folder / f"own {kind}.json"
+        kinds[kind].save(path)
+        alone = isinstance(kinds[kind], Temperature)
+        yield path, type(kinds[kind]).load, output.log_probs if alone else output
+    for fitted in (routed, *(kinds[kind] for kind in ("VectorScaling", "MatrixScaling", "TopLabelIsotonic"))):
+        path = folder / f"{type(fitted).__name__}.json"
+        Calibrator(fitted, ("a", "b", "c"), "a note", SeenRows.of(output, labels)).save(path)
         yield path, Calibrator.load, output
 
 
@@ -155,7 +144,7 @@ def test_a_calibrator_that_loads_gives_probabilities(tmp_path):
             path.write_text(json.dumps(mutant))
             if (calibrator := loaded(load, path)) is not None:
                 probs = log_probs(transformed(calibrator, given)).exp()
-                assert torch.allclose(probs.sum(1), torch.ones(len(probs)), atol=1e-4)
+                assert torch.allclose(probs.sum(1), torch.ones(len(probs), dtype=probs.dtype), atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,54 +1,24 @@
 """One loader for every kind of calibrator: exact round trips, one line for whatever is wrong."""
 
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from calmoe.calibration import (
-    Calibrator,
-    Identity,
-    MatrixScaling,
-    PerExpertTemperature,
-    RoutingRecalibration,
-    ShiftedTemperature,
-    Temperature,
-    TopLabelIsotonic,
-    VectorScaling,
-)
+from calmoe.calibration import Calibrator
 from calmoe.calibration.calibrator import KINDS
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
-from strategies import generator, random_output
-
-
-def problem(n=600, classes=3, experts=2):
-    output = random_output(0, n=n, classes=classes, experts=experts)
-    return output, torch.multinomial((0.5 * output.log_probs).softmax(1), 1, generator=generator(1)).squeeze(
-        1
-    )
+from small_calibrators import every_kind, overconfident
+from strategies import random_output
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    output, labels = problem()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        temperature = Temperature().fit(output.log_probs, labels)
-        return {
-            "Identity": Identity().fit(output.log_probs, labels),
-            "Temperature": temperature,
-            "ShiftedTemperature": ShiftedTemperature().fit(output.log_probs, labels, torch.ones(600)),
-            "PerExpertTemperature": PerExpertTemperature().fit(output, labels),
-            "TopLabelIsotonic": TopLabelIsotonic().fit(output.log_probs, labels),
-            "VectorScaling": VectorScaling().fit(output.log_probs, labels),
-            "MatrixScaling": MatrixScaling().fit(output.log_probs, labels),
-            "RoutingRecalibration": RoutingRecalibration.after([20], temperature, output, labels)[0],
-        }
+    return every_kind(*overconfident())
 
 
 def test_every_kind_is_tried(fitted):
@@ -57,7 +27,7 @@ def test_every_kind_is_tried(fitted):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_gives_back_exactly_what_was_saved(fitted, kind, tmp_path):
-    output, _ = problem()
+    output, _ = overconfident()
     named = Calibrator(fitted[kind], ("a", "b", "ż"), "fitted on rows")
     named.save(tmp_path / "c.json")
     read = Calibrator.load(tmp_path / "c.json")
@@ -71,7 +41,7 @@ def test_a_file_gives_back_exactly_what_was_saved(fitted, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_outputs_and_log_probabilities_agree(fitted, kind):
-    output, labels = problem()
+    output, labels = overconfident()
     calibrator = Calibrator(fitted[kind])
     given = Predictions(output=output, labels=labels, groups={"g": np.arange(600)})
     after = calibrator.transform(given)
@@ -88,7 +58,7 @@ def test_predictions_outputs_and_log_probabilities_agree(fitted, kind):
 
 
 def test_other_classes_are_refused(fitted):
-    output, labels = problem()
+    output, labels = overconfident()
     given = Predictions(output=output, labels=labels, metadata={"classes": ["a", "b", "c"]})
     calibrator = Calibrator(fitted["VectorScaling"], ("b", "a", "c"))
     with pytest.raises(InputError, match="same order"):
@@ -164,7 +134,7 @@ def test_sizes_that_do_not_fit_are_refused(fitted):
 
 
 def test_float32_stays_float32(fitted):
-    output, _ = problem(n=20)
+    output, _ = overconfident(20)
     single = MixtureOutput(*(part.float() for part in output))
     for kind, one in fitted.items():
         after = Calibrator(one).transform(single).log_probs

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import calmoe
-from calmoe.calibration import Calibrator, RoutingRecalibration, Temperature, VectorScaling
+from calmoe.calibration import Calibrator, VectorScaling
 from calmoe.calibration.log_linear import Weights
 from calmoe.errors import InputError
 from calmoe.models.table_model import TableModel
@@ -16,6 +16,7 @@ from command_line import calmoe as command
 from command_line import refused
 from models.made_tables import noisy, quick_mixture, quick_network
 from saved_networks import IMAGES, network
+from small_calibrators import boosted
 
 
 def of_images():
@@ -36,8 +37,7 @@ def vector(model, note=""):
 def routing(model, X):
     output = model.output(X)
     labels = torch.randint(len(model.classes), (len(output.log_probs),))
-    temperature = Temperature().fit(output.log_probs, labels)
-    return Calibrator(RoutingRecalibration.after([5], temperature, output, labels)[0])
+    return Calibrator(boosted(output, labels, rounds=5))
 
 
 @pytest.mark.parametrize("make", [of_images, of_tables, lambda: of_tables(quick_network)])

@@ -48,7 +48,25 @@ def test_a_table_in_three_commands(tmp_path, unrendered):
     assert {"prob_no", "prob_yes", "label", "predicted", "region"} <= set(rows[0])
     assert {row["label"] for row in rows} == {"no", "yes"}
     assert "Verdict: The probabilities" in done("audit", "p.csv")
+    assert list(Predictions.load("p.csv").groups) == ["region"]  # not what the model predicts
     assert "end the name so" in refused("predict", folder, path, "--out", "p.txt")
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_repaired_model_says_where_it_flatters_itself(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv")
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "new.csv").write_text("".join([lines[0], *lines[200:]]), encoding="utf-8")
+    done("train", path, "--label", "default", *NETWORK)
+    done("predict", "credit-model", path, "--out", "p.csv")
+    done("repair", "p.csv", "--kind", "vector", "--out", "c.json")
+    told = done("apply", "c.json", "credit-model", "--out", "repaired")
+    assert "fitted on these very rows" not in told
+    assert "fitted on these very rows" in done("predict", "repaired", path, "--out", "same.safetensors")
+    assert "fitted on these very rows" in done("audit", "same.safetensors")
+    assert "fitted on these very rows" not in done("predict", "repaired", "new.csv", "--out", "n.safetensors")
+    assert "fitted on these very rows" not in done("audit", "n.safetensors")
+    assert "fitted on these very rows" in done("apply", "c.json", "p.csv", "--out", "a.csv")
 
 
 @pytest.mark.usefixtures("hasty")

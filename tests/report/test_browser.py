@@ -19,12 +19,6 @@ def page(reference, swept, tmp_path_factory):
     return write_report([reference, *swept], tmp_path_factory.mktemp("report")).page
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.Chromium() as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("scheme", chromium.SCHEMES)
 @pytest.mark.parametrize("width", chromium.WIDTHS)
 def test_it_fits_and_is_silent(browser, page, width, scheme):

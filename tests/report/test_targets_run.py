@@ -69,12 +69,6 @@ def report(runs, images, tmp_path_factory):
     return to
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.Chromium() as opened:
-        yield opened
-
-
 def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 

@@ -18,6 +18,7 @@ from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.comparison_page import comparison_page
 from calmoe.auditing.target.checks import UnfitTarget
+from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
 from calmoe.files import json_bytes, legible
@@ -68,8 +69,12 @@ def audit_files(
             role: (path, each.metadata[NOTE]) for (role, path), each in read if each and NOTE in each.metadata
         }
         facts = origin(files) | {f"{role} read as": note for role, (_, note) in notes.items()}
+        flattered = _flattered(predictions)
+        if flattered:
+            facts["take care"] = FLATTERY
         page = None if out is None else report.save(out, facts)
-        return report, page, [f"{path}: {note}" for path, note in notes.values()]
+        lines = [f"{path}: {note}" for path, note in notes.values()]
+        return report, page, [*lines, *(f"{paths[0]}: {each}" for each in flattered)]
 
 
 def compare_files(
@@ -99,11 +104,21 @@ def compare_files(
     if out is not None:
         put(out, AUDIT, _comparison_files(comparison, dict(zip(names, paths, strict=True))))
     notes = [
-        f"{path}: {read[name].metadata[NOTE]}"
+        f"{path}: {note}"
         for name, path in zip(names, paths, strict=True)
-        if NOTE in read[name].metadata
+        for note in [*_read_as(read[name]), *_flattered(read[name])]
     ]
     return comparison, None if out is None else out / PAGE, notes
+
+
+def _read_as(predictions: Predictions) -> list[str]:
+    """How the file was read, if calmoe did not write it."""
+    return [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
+
+
+def _flattered(predictions: Predictions) -> list[str]:
+    """A warning where a calibrator was fitted on these very rows."""
+    return [FLATTERY] if FLATTERED in predictions.metadata else []
 
 
 def _moving(bar: Progress, task: TaskID) -> Callable[[str, float], None]:

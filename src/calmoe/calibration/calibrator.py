@@ -14,6 +14,7 @@ from calmoe.calibration.isotonic import TopLabelIsotonic
 from calmoe.calibration.matrix_scaling import MatrixScaling
 from calmoe.calibration.routing_recalibration import RoutingRecalibration
 from calmoe.calibration.saved import check_saved, read_file
+from calmoe.calibration.seen_rows import SeenRows
 from calmoe.calibration.temperature import PerExpertTemperature, ShiftedTemperature, Temperature
 from calmoe.calibration.vector_scaling import VectorScaling
 from calmoe.errors import InputError, about, shown
@@ -23,6 +24,11 @@ from calmoe.predictions import Predictions
 from calmoe.validation import items, text
 
 MOST_CLASSES, MOST_TEXT = 100_000, 10_000
+FLATTERED = "flattered"
+"""Where the metadata of repaired predictions say that their calibrator was fitted on these very rows."""
+FLATTERY = (
+    "their calibrator was fitted on these very rows, and looks better on them than it is: judge it on others"
+)
 
 
 class Fitted(Protocol):
@@ -62,6 +68,8 @@ KINDS: Mapping[str, Kind] = {
 class Calibrator:
     """A fitted calibrator of any kind. `classes` are the names it was fitted on, `note` says on what.
 
+    `seen` recognises the rows it was fitted on.
+
     >>> import torch
     >>> log_probs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]).log()
     >>> calibrator = Calibrator(Temperature().fit(log_probs, torch.tensor([0, 0, 1, 1])))
@@ -72,6 +80,7 @@ class Calibrator:
     fitted: Fitted
     classes: tuple[str, ...] | None = None
     note: str = ""
+    seen: SeenRows | None = None
 
     @property
     def kind(self) -> str:
@@ -92,7 +101,8 @@ class Calibrator:
     def transform(self, given: Predictions | MixtureOutput | Array) -> Predictions | MixtureOutput | Tensor:
         """Predictions, a MixtureOutput or log-probabilities [N, C], repaired; routing and experts stay.
 
-        A calibrator that reads experts needs all of the mixture, not its log-probabilities alone.
+        A calibrator that reads experts needs all of the mixture, not its log-probabilities alone. Predictions
+        that it was fitted on, on which it looks better than it is, say so in their metadata.
         """
         if isinstance(given, Predictions):
             names = given.class_names
@@ -101,7 +111,10 @@ class Calibrator:
                     f"the calibrator was fitted on the classes {_listed(self.classes)}, these are "
                     f"{_listed(names)}: give predictions with the same classes in the same order"
                 )
-            return replace(given, output=self.transform(given.output))
+            metadata = dict(given.metadata)
+            if self.seen is not None and self.seen.recognises(given.output, given.labels):
+                metadata[FLATTERED] = True
+            return replace(given, output=self.transform(given.output), metadata=metadata)
         transform: Any = self.fitted.transform  # type: ignore[attr-defined]
         if KINDS[self.kind].of_experts:
             if not isinstance(given, MixtureOutput):
@@ -116,7 +129,8 @@ class Calibrator:
     def to_dict(self) -> dict[str, Any]:
         """What `save` writes."""
         classes = None if self.classes is None else list(self.classes)
-        return self.fitted.to_dict() | {"classes": classes, "note": self.note}
+        seen = None if self.seen is None else self.seen._asdict()
+        return self.fitted.to_dict() | {"classes": classes, "note": self.note, "seen": seen}
 
     @classmethod
     def from_dict(cls, saved: Any, where: str = "") -> Self:
@@ -134,7 +148,8 @@ class Calibrator:
                 for name in items("classes", names, least=1, most=MOST_CLASSES)
             )
         note = text("note", saved.get("note", ""), MOST_TEXT)
-        return cls(card.type.from_dict(saved), names, note)
+        seen = None if saved.get("seen") is None else SeenRows.from_dict(saved["seen"])
+        return cls(card.type.from_dict(saved), names, note, seen)
 
     def save(self, path: str | Path) -> None:
         """Write JSON."""

@@ -10,6 +10,7 @@ and the other classes keep their proportions: probabilities stay normalised. By 
 disagreement Σ_k r_k (f_k − f)² is nearly a sum of auditors too.
 """
 
+import copy
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +23,14 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from calmoe.arrays import Array, as_count, as_number, as_tensor, check_bins
+from calmoe.calibration.isotonic import KEYS as CURVE_KEYS
+from calmoe.calibration.isotonic import TopLabelIsotonic
 from calmoe.calibration.saved import read_saved
 from calmoe.calibration.temperature import CalibrationWarning, Temperature, check_whole
 from calmoe.errors import InputError, about
 from calmoe.files import write_json
 from calmoe.mixture import MixtureOutput
-from calmoe.validation import items, number, numbers, one_of, text, whole
+from calmoe.validation import items, number, numbers, one_of, table, text, whole
 
 FEWEST_TO_REPAIR = 200  # rows below which nothing but the temperature is fitted
 FOLDS = 5
@@ -53,7 +56,7 @@ class RoutingRecalibration:
     class is always right, or always wrong, and every step towards certainty would win.
 
     coefficients_: u_k and v_k at the nodes j / bins, [2, K, bins + 1]; zero where nothing is repaired.
-    rounds_: how many steps made them.
+    rounds_: how many steps made them. curve_: what follows them, if anything, from p to how often p is right.
     gain_: the NLL that cross-validation takes off, with its paired standard error gain_error_; NaN if not
     tried. The same rows, seed and order give the same steps; the seed only says which rows are in which fold.
 
@@ -72,6 +75,7 @@ class RoutingRecalibration:
         self.temperature_: Temperature
         self.coefficients_: np.ndarray
         self.rounds_: int
+        self.curve_: TopLabelIsotonic | None = None
         self.status_: str
         self.message_: str
         self.gain_: float
@@ -126,6 +130,16 @@ class RoutingRecalibration:
             fits.append(fitted)
         return fits
 
+    def with_curve(self, output: MixtureOutput, labels: Array) -> "RoutingRecalibration":
+        """The same with a rising curve after the steps, fitted on these rows.
+
+        Steps leave rows of equal p off, by what they have not learned; the curve mends that.
+        """
+        unchanged, fitted = Temperature(), copy.copy(self)
+        unchanged.restore(1.0, "optimum", "status")
+        fitted.curve_ = TopLabelIsotonic().fit_on(unchanged, self.transform(output).log_probs, labels)
+        return fitted
+
     def transform(self, output: MixtureOutput) -> MixtureOutput:
         """The output with repaired log-probabilities of the mixture; routing and experts stay."""
         coefficients = self._fitted()
@@ -135,12 +149,15 @@ class RoutingRecalibration:
                 f"fitted on {coefficients.shape[1]} experts, given {output.log_routing.shape[1]}"
             )
         tempered = self.temperature_.transform(output.log_probs)
-        if not coefficients.any():
+        if not coefficients.any() and self.curve_ is None:
             return output._replace(log_probs=tempered)
         event = _Event.of(output, self.temperature_)
         shift = torch.as_tensor(event.shift(coefficients), device=tempered.device)
         scores = tempered.double().scatter_add(1, event.predicted[:, None], shift[:, None])
-        return output._replace(log_probs=torch.log_softmax(scores, dim=1).to(tempered.dtype))
+        moved = torch.log_softmax(scores, dim=1)
+        if self.curve_ is not None:
+            moved = self.curve_.transform(moved)
+        return output._replace(log_probs=moved.to(tempered.dtype))
 
     @property
     def repaired(self) -> bool:
@@ -166,6 +183,7 @@ class RoutingRecalibration:
             "status": self.status_,
             "message": self.message_,
             "gain": [self.gain_, self.gain_error_] if np.isfinite(self.gain_) else None,
+            "curve": None if self.curve_ is None else self.curve_.to_dict(),
         }
 
     @classmethod
@@ -203,6 +221,8 @@ class RoutingRecalibration:
         if saved["gain"] is not None:
             gain = items("gain", saved["gain"], least=2, most=2)
             self.gain_, self.gain_error_ = (number("gain", each) for each in gain)
+        if saved.get("curve") is not None:  # files of earlier versions have none
+            self.curve_ = TopLabelIsotonic.from_dict(table("curve", saved["curve"], CURVE_KEYS))
 
     def _fitted(self) -> np.ndarray:
         if not hasattr(self, "coefficients_"):

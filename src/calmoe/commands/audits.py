@@ -1,29 +1,21 @@
 """The command `calmoe audit`: audit a file of predictions, or several side by side."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calmoe.commands.options import (
-    FOLDER,
-    Classes,
-    Experts,
-    Groups,
-    Label,
-    Logits,
-    Positive,
-    Probs,
-    Routing,
-    RoutingLogits,
-    columns_asked,
-)
+from calmoe.commands.options import FOLDER, Judged, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 
+if TYPE_CHECKING:
+    from calmoe.formats import Columns
+
 
 @app.command("audit")
+@reads_columns()
 def audit_command(
     files: Annotated[
         list[Path],
@@ -39,18 +31,9 @@ def audit_command(
         Path | None,
         typer.Option("--out", "--to", help="A folder for report.html, audit.json, figures.", **FOLDER),
     ] = None,
-    of: Annotated[
-        str, typer.Option(help="top: the predicted class is right; or a class, by name or number.")
-    ] = "top",
-    label: Label = None,
-    probs: Probs = None,
-    classes: Classes = None,
-    positive: Positive = None,
-    routing: Routing = None,
-    experts: Experts = None,
-    groups: Groups = None,
-    logits: Logits = False,
-    routing_logits: RoutingLogits = False,
+    of: Judged = "top",
+    *,
+    columns: "Columns",
     bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = BINS,
     level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = LEVEL,
     seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
@@ -78,18 +61,6 @@ def audit_command(
     check_bins(bins)
     if len(files) > 1 and (target is not None or labelled_target is not None):
         raise InputError("--target goes with one file: audit one model at a time")
-
-    columns = columns_asked(
-        label=label,
-        probs=probs,
-        classes=classes,
-        positive=positive,
-        routing=routing,
-        experts=experts,
-        groups=groups,
-        logits=logits,
-        routing_logits=routing_logits,
-    )
     asked: dict[str, Any] = {"out": out, "of": of, "bins": bins, "level": level, "seed": seed}
     if len(files) > 1:
         comparison, page, notes = compare_files(files, columns, **asked)

@@ -1,6 +1,9 @@
 """Options that several commands have."""
 
 import csv
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,54 +56,94 @@ Plugins = Annotated[
         help="Run a Python file that registers methods, datasets, …; repeat for more.",
     ),
 ]
+Judged = Annotated[
+    str, typer.Option("--of", help="top: the predicted class is right; or a class, by name or number.")
+]
 TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")
 ]
 
-Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="The labels: class names or numbers.")]
-Probs = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMNS", help="The probabilities, such as p_cat,p_dog; one alone: of two classes."
-    ),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option(metavar="NAMES", help="Names of the classes, such as no,yes, in the probabilities' order."),
-]
-Positive = Annotated[
-    str | None,
-    typer.Option(metavar="CLASS", help="What a lone column of probabilities is about, such as yes."),
-]
-Routing = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMNS", help="The router's weights; or numbers, such as 0.3,0.7, for all rows."),
-]
-Experts = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMNS",
-        help="The experts' probabilities, expert first, then class; or how the columns of each begin.",
-    ),
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMNS", help="Groups, such as region,age; all other columns if not given."),
-]
-Logits = Annotated[
-    bool, typer.Option("--logits", metavar="", help="Probabilities and experts are given before the softmax.")
-]
-RoutingLogits = Annotated[
-    bool, typer.Option("--routing-logits", metavar="", help="The routing is given before the softmax.")
-]
+
+def _column_options(
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The labels: class names or numbers.")
+    ] = None,
+    probs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS", help="The probabilities, such as p_cat,p_dog; one alone: of two classes."
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Names of the classes, such as no,yes, in the probabilities' order."
+        ),
+    ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(metavar="CLASS", help="What a lone column of probabilities is about, such as yes."),
+    ] = None,
+    routing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS", help="The router's weights; or numbers, such as 0.3,0.7, for all rows."
+        ),
+    ] = None,
+    experts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="The experts' probabilities, expert first, then class; or how the columns of each begin.",
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Groups, such as region,age; all other columns if not given."),
+    ] = None,
+    logits: Annotated[
+        bool,
+        typer.Option("--logits", metavar="", help="Probabilities and experts are given before the softmax."),
+    ] = False,
+    routing_logits: Annotated[
+        bool, typer.Option("--routing-logits", metavar="", help="The routing is given before the softmax.")
+    ] = False,
+) -> None:
+    """What a user says about a file's columns, on the command line; `reads_columns` reads this signature."""
 
 
-def columns_asked(**options: Any) -> "Columns":
+def reads_columns(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options above, but those left out; they reach it as one argument, `columns`."""
+    options = [
+        option
+        for name, option in inspect.signature(_column_options).parameters.items()
+        if name not in left_out
+    ]
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command).parameters.values()
+        shown = [each for one in own for each in (options if one.name == "columns" else [one])]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            said = {option.name: given.pop(option.name) for option in options}
+            command(columns=_columns_asked(**said), **given)
+
+        # typer reads the command's options from these two
+        keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+        run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in shown}
+        return run
+
+    return with_options
+
+
+def _columns_asked(**options: Any) -> "Columns":
     """What the options above say about a file's columns."""
     from calmoe.formats import asked
 
     for name in ("probs", "classes", "experts", "groups", "routing"):
-        if options[name] is not None:
+        if options.get(name) is not None:
             options[name] = _split(name, options[name])
     weights = [_number(each) for each in options["routing"] or ()]
     if weights and None not in weights:

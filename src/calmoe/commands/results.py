@@ -2,27 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calmoe.commands.options import (
-    FOLDER,
-    Classes,
-    Experts,
-    Label,
-    Logits,
-    Methods,
-    Plugins,
-    Positive,
-    Probs,
-    Routing,
-    RoutingLogits,
-    Seeds,
-    columns_asked,
-)
+from calmoe.commands.options import FOLDER, Methods, Plugins, Seeds, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.errors import InputError
+
+if TYPE_CHECKING:
+    from calmoe.formats import Columns
 
 
 @app.command("report")
@@ -168,6 +157,7 @@ def _export_model(run: Path, to: Path | None, method: str, seed: int | None, onn
 
 
 @app.command("add")
+@reads_columns("groups")
 def add_command(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     name: Annotated[str, typer.Argument(help="What tables and figures call the predictions.")],
@@ -181,14 +171,8 @@ def add_command(
         int | None,
         typer.Option(min=0, help="The seed that they stand under.", show_default="the run's first"),
     ] = None,
-    label: Label = None,
-    probs: Probs = None,
-    classes: Classes = None,
-    positive: Positive = None,
-    routing: Routing = None,
-    experts: Experts = None,
-    logits: Logits = False,
-    routing_logits: RoutingLogits = False,
+    *,
+    columns: "Columns",
 ) -> None:
     """Let predictions from elsewhere stand in a run's tables and figures, as a method of their own.
 
@@ -206,17 +190,6 @@ def add_command(
     from calmoe.render.console import make_console
     from calmoe.report.terminal import show_results
 
-    columns = columns_asked(
-        label=label,
-        probs=probs,
-        classes=classes,
-        positive=positive,
-        routing=routing,
-        experts=experts,
-        groups=None,
-        logits=logits,
-        routing_logits=routing_logits,
-    )
     columns = replace(columns, like=class_names_of(run), label_optional=True)
     paths = (validation, test, augmented)
     files = [None if path is None else read_with(path, columns) for path in paths]

@@ -26,6 +26,7 @@ LOGITS = ("logit_", "logits_")
 LONE = "y_score"
 TRUTH = (*LABELS, "y_true")
 ARRAYS = ("log_probs", "probs")
+TIE = 1e-6  # by which a predicted class may be behind the most probable one: rounding
 
 
 def mapped(columns: Named, asked: Columns, arrays: bool = False) -> Table:
@@ -33,8 +34,35 @@ def mapped(columns: Named, asked: Columns, arrays: bool = False) -> Table:
     check_names(list(columns))
     if not asked.given and _is_standard(columns, arrays):
         plain = {name: readable(columns, name) for name in columns}
-        return mended(from_arrays(plain) if arrays else from_columns(plain))
-    return mended(_Reading(columns, asked, arrays).table())
+        table = from_arrays(plain) if arrays else from_columns(plain)
+    else:
+        table = _Reading(columns, asked, arrays).table()
+    return mended(table if asked.groups is not None else _without_answers(table))
+
+
+def _without_answers(table: Table) -> Table:
+    """The table without the column `predicted`, where that is each row's most probable class: no group.
+
+    However the classes are called there: each name must stand for a class of its own, which is no row's
+    second best.
+    """
+    column, probs = table.groups.get(PREDICTED), table.arrays.get("probs")
+    if (
+        column is None
+        or probs is None
+        or probs.ndim != 2
+        or not len(probs)
+        or column.shape != probs.shape[:1]
+    ):
+        return table
+    names, which = np.unique(column, return_inverse=True)
+    if len(names) > probs.shape[1]:
+        return table
+    behind = (probs.amax(dim=1, keepdim=True) - probs).double().numpy()
+    most = np.stack([behind[which == place].max(axis=0) for place in range(len(names))])
+    if len(set(most.argmin(axis=1))) < len(names) or most.min(axis=1).max() > TIE:
+        return table
+    return table._replace(groups={name: each for name, each in table.groups.items() if name != PREDICTED})
 
 
 def mended(table: Table) -> Table:

@@ -78,15 +78,18 @@ def check_log(log_probs: Array, labels: Array, weights: Array | None = None) -> 
 
 def events(rows: Rows, of: Of) -> tuple[Tensor, Tensor]:
     """Confidence [N] in its own dtype, outcome [N] in bool: of the top class, or of class c against y = c."""
-    classes = rows.probs.shape[1]
-    if isinstance(of, str) and of == "top":
+    check_event(of, rows.probs.shape[1])
+    if of == "top":
         confidence, predicted = rows.probs.max(1)
-        outcome = predicted == rows.labels
-    elif isinstance(of, Integral) and not isinstance(of, bool) and 0 <= of < classes:
-        confidence, outcome = rows.probs[:, of], rows.labels == of
-    else:
+        return confidence, predicted == rows.labels
+    return rows.probs[:, of], rows.labels == of
+
+
+def check_event(of: Of, classes: int) -> None:
+    """Refuse what is neither "top" nor a class."""
+    top = isinstance(of, str) and of == "top"
+    if not top and not (isinstance(of, Integral) and not isinstance(of, bool) and 0 <= of < classes):
         raise InputError(f'of must be "top" or a class in 0..{classes - 1}, got {of!r}')
-    return confidence, outcome
 
 
 def select(values: Array, mask: np.ndarray) -> Array:

@@ -104,7 +104,8 @@ class Model:
         labels = None if y is None else as_tensor(self.codes(y))
         columns = {name: group_column(values, name) for name, values in (groups or {}).items()}
         metadata = {"dataset": self.card.dataset, "classes": [str(name) for name in self.classes]}
-        return Predictions(output=self.output(X), labels=labels, groups=columns, metadata=metadata)
+        own = Predictions(output=self.own_output(X), labels=labels, groups=columns, metadata=metadata)
+        return own if self.calibrator is None else self.calibrator.transform(own)
 
     def codes(self, y: Any) -> np.ndarray:
         """Classes by name as their places in `classes`; 1, 1.0 and "1" are the same name."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.errors import InputError, shown
 from calmoe.files import legible
 from calmoe.models.model import Model, class_name
@@ -53,6 +54,8 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     files = {"file": np.array(names)} if names else {}
     predictions = model.predictions(source.inputs, labels, files | source.groups)
     predictions.save(out)
+    if FLATTERED in predictions.metadata:
+        notes.append(FLATTERY)
     return Predicted(predictions, notes)
 
 

@@ -29,12 +29,6 @@ def page(report, tmp_path_factory):
     return report.save(tmp_path_factory.mktemp("audit"))
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.Chromium() as opened:
-        yield opened
-
-
 def numbers(browser):
     script = """({ece: Number(document.querySelector('[data-number="ece"]').dataset.value),
         accuracy: Number(document.querySelector('[data-number="accuracy"]').dataset.value),

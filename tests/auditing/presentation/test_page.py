@@ -24,12 +24,6 @@ def page(report, tmp_path_factory):
     return report.save(tmp_path_factory.mktemp("audit"))
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.Chromium() as opened:
-        yield opened
-
-
 def test_every_section_with_a_figure_teaches_how_to_read_it_in_two_sentences(report):
     one = b"\x89PNG\r\n\x1a\n" + bytes(16)
     pictures = {name: (one, drawn.alt) for name, drawn in report.figures().items()}

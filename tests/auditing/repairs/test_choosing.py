@@ -1,5 +1,7 @@
 """The choice: who is compared on which rows, who may be chosen, and that choosing is judged on other rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,10 @@ from calmoe import worlds
 from calmoe.auditing.repairs import choosing
 from calmoe.auditing.repairs.answers import Answers, answer, raises_ece
 from calmoe.auditing.repairs.candidates import NAMES, Variant, candidates, fit
-from calmoe.auditing.repairs.choosing import FOLDS, Rows, choose, judge, learned_rows
+from calmoe.auditing.repairs.choosing import FOLDS, Rows, Rule, choose, judge, learned_rows
+from calmoe.auditing.repairs.measures import Candidate, Compared
+from calmoe.auditing.repairs.repair import recommend
+from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.metrics import ece, nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import multiclass
@@ -91,6 +96,70 @@ def test_what_raises_the_ece_is_never_chosen(noise):
     assert raises_ece(*tried.values(), 15)
     assert choose(tried, 15).name == "nothing"
     assert not raises_ece(*reversed(tried.values()), 15)
+
+
+def measured(**changes):
+    """Candidates with these changes of NLL (against nothing, against one temperature) and ECEs."""
+
+    def about(value, error=0.001):
+        return Estimate(value, value - 2 * error, value + 2 * error, error)
+
+    def candidate(name, gain, beyond, ece):
+        unused = Compared(value=about(0.9), against_nothing=about(0), against_temperature=about(0))
+        nll = Compared(
+            value=about(0.5 + gain), against_nothing=about(gain), against_temperature=about(beyond)
+        )
+        return Candidate(name=name, nll=nll, ece=replace(unused, value=about(ece, 0.01)), accuracy=unused)
+
+    return {name: candidate(name, *change) for name, change in changes.items()}
+
+
+NOTHING_DONE = {"nothing": (0.0, 0.02, 0.03), "temperature": (-0.02, 0.0, 0.01)}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "changes", "recommended"),
+    [
+        ("temperature", {}, "temperature"),
+        ("nothing", {}, None),
+        ("temperature", {"temperature": (-0.0015, 0.0, 0.03)}, "temperature"),  # 1.5 standard errors
+        ("temperature", {"temperature": (-0.0005, 0.0, 0.03)}, None),
+        ("vector", {"vector": (-0.03, -0.01, 0.01), "chosen": (-0.03, -0.01, 0.01)}, "vector"),
+        # not surely better than one temperature: that
+        ("vector", {"vector": (-0.021, -0.001, 0.01), "chosen": (-0.021, -0.001, 0.01)}, "temperature"),
+        # the ECE of the choice, or of choosing, rises by more than 0.001: by chance or not
+        ("vector", {"vector": (-0.03, -0.01, 0.0315), "chosen": (-0.03, -0.01, 0.01)}, "temperature"),
+        ("vector", {"vector": (-0.03, -0.01, 0.01), "chosen": (-0.03, -0.01, 0.0315)}, "temperature"),
+        ("vector", {"vector": (-0.03, -0.01, 0.0305), "chosen": (-0.03, -0.01, 0.0305)}, "vector"),
+        # so does a temperature's: what helps as much stands in, simplest first, or nothing
+        ("temperature", {"temperature": (-0.02, 0.0, 0.04)}, None),
+        (
+            "temperature",
+            {"temperature": (-0.02, 0, 0.04), "isotonic": (-0.019, 0.001, 0.01), "vector": (-0.02, 0, 0.01)},
+            "isotonic",
+        ),
+        (
+            "temperature",
+            {"temperature": (-0.02, 0, 0.04), "isotonic": (-0.01, 0.01, 0.01), "vector": (-0.02, 0, 0.01)},
+            "vector",
+        ),
+    ],
+)
+def test_what_is_recommended(chosen, changes, recommended):
+    candidates = measured(**{**NOTHING_DONE, "chosen": (-0.02, 0.0, 0.01)} | changes)
+    assert recommend(chosen, candidates, Rule()) == recommended
+
+
+def test_choosing_is_paid_for_by_the_rule(noise):
+    base = 1 + 0.1 * noise
+    other = np.random.default_rng(1).normal(size=400)
+    tried = {
+        Variant("nothing"): answers(base),
+        Variant("temperature"): answers(base - 0.1 + 0.02 * (other - other.mean())),
+        Variant("vector"): answers(base - 0.1015),  # 1.5 standard errors ahead
+    }
+    names = [choose(tried, 15, Rule(errors=errors)).name for errors in (0.0, 1.0, 2.0)]
+    assert names == ["vector", "vector", "temperature"]
 
 
 def test_rows_with_an_impossible_label_have_no_say(noise):

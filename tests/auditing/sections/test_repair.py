@@ -8,7 +8,8 @@ import torch
 
 from calmoe import worlds
 from calmoe.auditing import audit, repair
-from calmoe.auditing.repairs.repair import TooFewRows, _gap
+from calmoe.auditing.repairs.measures import _gap
+from calmoe.auditing.repairs.repair import TooFewRows
 from calmoe.auditing.sections.repair import SECTION, candidates_table, sentences
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.calibration import Calibrator

@@ -1,14 +1,29 @@
 """Several models on one page: which to deploy and why, in one sentence; then side by side, and paired."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from calmoe.auditing.comparison import Model, ModelComparison, faults
+from calmoe.auditing.presentation.diagram import reliability_svg
 from calmoe.auditing.presentation.numbers import cells, headings
-from calmoe.auditing.presentation.opening import tone_of
+from calmoe.auditing.presentation.opening import CAPTION, tone_of
 from calmoe.auditing.presentation.terms import Explainer
-from calmoe.auditing.presentation.words import between, headline, percent, points
+from calmoe.auditing.presentation.words import (
+    action_line,
+    between,
+    command,
+    headline,
+    percent,
+    points,
+    skill_line,
+)
 from calmoe.auditing.statistics.estimates import NONE, Estimate
+from calmoe.auditing.verdict import Verdict
 from calmoe.render.grid import Grid, label, number
-from calmoe.render.page import Html, Page, Section, asset, footer
+from calmoe.render.page import Html, Page, Section, asset, footer, templates
 from calmoe.render.wording import decimal, listed
+
+MOST_DIAGRAMS = 3  # on the first screen
 
 
 def deploy(comparison: ModelComparison) -> str:
@@ -28,7 +43,7 @@ def deploy(comparison: ModelComparison) -> str:
     truth = chosen.verdict
     state = {
         "off": f"its probabilities are off {between(truth.ece)}",
-        "may be true": "its probabilities may well be true",
+        "may be true": _true_so_far(truth),
         "not decided": "too few rows tell whether its probabilities are true",
     }[truth.truth]
     better = [m for m in others if m.difference is not None and m.difference.accuracy.low > 0]
@@ -56,10 +71,7 @@ def comparison_lines(comparison: ModelComparison) -> list[str]:
 def comparison_page(comparison: ModelComparison, pages: dict[str, str], facts: dict[str, str]) -> Page:
     """pages: where each model's own page is."""
     explain = Explainer()
-    opening = Html(
-        '<section class="verdict good" aria-labelledby="deploy"><p class="chip">Which to deploy</p>'
-        f'<h2 id="deploy">{explain(deploy(comparison))}</h2></section>'
-    )
+    opening = _first_screen(comparison, explain, facts)
     against = comparison.chosen or "the one with the lowest log loss"
     sections = [
         Section(
@@ -147,7 +159,9 @@ def differences(comparison: ModelComparison) -> Grid:
     )
     columns = headings(("model", "model"), ("accuracy", "accuracy*"), ("log loss", "nll*"), ("ECE", "ece*"))
     return Grid(
-        "Accuracy and log loss are paired; the ECE's interval is wide, as it cannot be", columns, (rows,)
+        "Accuracy and log loss are paired row by row. An ECE cannot be: its interval is wide",
+        columns,
+        (rows,),
     )
 
 
@@ -158,6 +172,36 @@ def verdicts(comparison: ModelComparison) -> Grid:
         for model in comparison.models
     )
     return Grid("The verdicts", headings(("model", "model"), ("verdict", "verdict")), (rows,))
+
+
+def _true_so_far(verdict: Verdict) -> str:
+    if verdict.hidden == "hidden":
+        return "its probabilities may well be true on average, but errors cancel"
+    if verdict.groups_off:
+        return "its probabilities may well be true on average, but not for every group"
+    if verdict.fragility == "fragile":
+        return "its probabilities may well be true, but a shift breaks them"
+    return "its probabilities may well be true"
+
+
+def _first_screen(comparison: ModelComparison, explain: Explainer, files: Mapping[str, str]) -> Html:
+    """Which to deploy, each model's reliability diagram, and what to do with the one to deploy."""
+    shown = sorted(comparison.models, key=lambda model: model.name != comparison.chosen)[:MOST_DIAGRAMS]
+    parts: dict[str, Any] = {
+        "tone": "bad",
+        "headline": explain(deploy(comparison)),
+        "diagrams": [(m.name, reliability_svg(m.report.surface.diagram, m.report.of)) for m in shown],
+        "caption": explain(CAPTION),
+    }
+    if comparison.chosen is not None:
+        verdict = _model(comparison, comparison.chosen).verdict
+        parts |= {
+            "tone": tone_of(verdict)[0],
+            "skill": explain(skill_line(verdict)),
+            "action": explain(action_line(verdict)),
+            "words": command(verdict, files.get(comparison.chosen)).split(" "),
+        }
+    return Html(templates(__package__).get_template("comparison_opening.html").render(**parts))
 
 
 def _finite(estimate: Estimate) -> Estimate:

@@ -140,16 +140,29 @@ if (explorer) {
     const kinds = { none: "The rows as they are", worst: "The worst case found: ", own: "Your mix: " };
     document.getElementById("mix-kind").textContent = kinds[shown];
     document.getElementById("mix-said").textContent = shown === "none" ? "" : words;
+    document.getElementById("mix-means").textContent = shown === "none" ? "" : meaning(mix);
     document.getElementById("reach").textContent = mix.reach < 0.995 && shown === "own"
       ? `These sliders ask for a larger shift: shown is ${whole(mix.reach)} of the way.` : "";
     place.dataset.kl = mix.kl;
     place.dataset.reach = mix.reach;
   };
 
+  const meaning = ({ mean_confidence: said, accuracy: real }) => {
+    const side = said - real > 0.01 ? "too high" : real - said > 0.01 ? "too low" : "neither too high nor too low";
+    const [sure, comes] = [said, real].map((share) => whole(share).replace(" ", "\u00a0"));
+    return `. There the probabilities are, on average, ${side}: ${sure}, and ${comes} come true.`;
+  };
+
+  // The sliders that a worst case has moved can be seen.
+  const unfoldMoved = (mix) => place.querySelectorAll(".factor").forEach((factor, f) => {
+    if (mix.shares[f].some((now, i) => Math.abs(now - before.shares[f][i]) > 0.05)) factor.open = true;
+  });
+
   const set = (values, kind) => {
     for (const tilt of tilts) tilt.value = values[tilt.dataset.factor]?.[tilt.dataset.level] ?? 0;
     shown = kind;
     show();
+    if (kind === "worst") unfoldMoved(mixOf(settings(), budgets[budget.value].kl));
   };
 
   for (const tilt of tilts) {

@@ -31,6 +31,7 @@ WORDS = {
 TERMS = {
     "ECE": "expected calibration error: how far, on average, the share of right answers is from the "
     "confidence. 0.02 means 2 points in 100",
+    "points": "hundredths: probabilities of 80 % that come true 78 times in 100 are off by 2 points",
     "confidence": "the probability that the model gives to the class it predicts",
     "overconfident": "it is right less often than it says",
     "underconfident": "it is right more often than it says",

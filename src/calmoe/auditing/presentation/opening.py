@@ -14,13 +14,18 @@ from calmoe.auditing.presentation.words import (
     target_line,
     threat_line,
 )
+from calmoe.auditing.sections.explorer import USUAL
 from calmoe.auditing.verdict import Verdict
 from calmoe.render.page import Html, templates
 
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
-CAPTION = "A dot is a group of rows that it calls equally sure, larger for more rows, with its interval."
+CAPTION = (
+    "A dot is a group of rows that it calls equally sure, larger for more rows, with its interval. On the "
+    "dashed line the probabilities are true."
+)
+HIDES = {"hidden": "Yes: ", "nothing found": "No: "}
 
 
 def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html:
@@ -29,8 +34,8 @@ def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html
     tone, chip = tone_of(verdict)
     questions = {
         "For whom not?": groups_line(verdict) or "the file names no groups: add a column to see.",
-        "Does the average hide something?": hidden_line(verdict),
-        "What could break it?": threat_line(verdict),
+        "Does the average hide something?": HIDES.get(verdict.hidden, "") + (hidden_line(verdict) or ""),
+        "What could break it?": threat_line(verdict) + _instance(report),
         "And on the target?": target_line(verdict),
     }
     answers = [(question, explain(_sentence(line))) for question, line in questions.items() if line]
@@ -66,6 +71,15 @@ def tone_of(verdict: Verdict) -> tuple[str, str]:
     if verdict.hidden == "hidden" or verdict.groups_off or verdict.fragility == "fragile":
         return "warn", "True on average only"
     return "good", "May well be true"
+
+
+def _instance(report: "AuditReport") -> str:
+    """The worst mix that the page's explorer shows, where a shift surely breaks the probabilities."""
+    explorer = report.explorer
+    if report.verdict.fragility != "fragile" or not explorer.factors:
+        return ""
+    mix = explorer.cells.mix(explorer.worst[USUAL], explorer.budgets[USUAL])
+    return f" Such as: {explorer.describe(mix).split(', ')[0]}."
 
 
 def _sentence(text: str) -> str:

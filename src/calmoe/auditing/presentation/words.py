@@ -173,7 +173,14 @@ def hidden_line(verdict: Verdict) -> str | None:
 
 
 def threat_line(verdict: Verdict) -> str:
-    """What a shift does."""
+    """What breaks the probabilities: a group that is off, should it grow, and other shifts."""
+    line, group = _shift_line(verdict), next(iter(verdict.groups_off), None)
+    if group is None or verdict.fragility == "fragile":
+        return line
+    return f"more rows of {group.name}, which are off {between(group.ece)}. Otherwise {line}"
+
+
+def _shift_line(verdict: Verdict) -> str:
     if verdict.worst is None:
         few = f"{many(verdict.rows, 'row')} {'is' if verdict.rows == 1 else 'are'} too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
@@ -217,6 +224,8 @@ def action_line(verdict: Verdict) -> str:
         return "Label more rows like these and audit again."
     if kind == "watch" and verdict.truth == "off":
         return "Do not rely on the numbers; no repair was shown to help. Check new data before you use them."
+    if kind == "watch" and verdict.groups_off:
+        return f"Do not rely on them for {_names(verdict.groups_off)}. Check every new kind of data first."
     if kind == "watch":
         return "Use them on rows like these only, and check every new kind of data first."
     return "Use them as they are, and check new data now and then."

@@ -36,6 +36,7 @@ class Variant(NamedTuple):
 
     name: str
     setting: float = 0.0  # the strength of a matrix, the rounds of boosting
+    curve: bool = False  # whether a rising curve follows the boosting
 
 
 class Candidates(NamedTuple):
@@ -62,7 +63,7 @@ def candidates(classes: int, experts: int) -> Candidates:
     else:
         left_out[MATRIX] = f"there are {classes:,} classes, more than {MOST_CLASSES}"
     if experts > 1:
-        variants += [Variant(ROUTING, count) for count in ROUNDS]
+        variants += [Variant(ROUTING, count, curve) for count in ROUNDS for curve in (False, True)]
     else:
         left_out[ROUTING] = "there is one expert"
     return Candidates(tuple(variants), left_out)
@@ -100,5 +101,6 @@ def fit(variants: Sequence[Variant], output: MixtureOutput, labels: Tensor) -> d
     if boosted and right.any() and not right.all():
         counts = [int(variant.setting) for variant in boosted]
         steps = RoutingRecalibration.after(counts, temperature, output, labels)
-        fits |= {variant: Calibrator(one) for variant, one in zip(boosted, steps, strict=True)}
+        for variant, one in zip(boosted, steps, strict=True):
+            fits[variant] = Calibrator(one.with_curve(output, labels) if variant.curve else one)
     return fits

@@ -1,14 +1,15 @@
 """Choose a repair, and judge the choosing on rows that took no part in it.
 
 The choice is by cross-validated NLL: the best, unless one temperature, or nothing, is within one paired
-standard error of it; and none that raises the ECE. Few rows are cut into four folds. Fits on the rows outside
-two folds choose for each of the two; what the other three choose, fitted on all of them, answers the fourth.
-Of many rows some are learned from, with the same folds, and others judge what was chosen.
+standard error of it; and none that surely raises the ECE. Few rows are cut into four folds. Fits on the rows
+outside two folds choose for each of the two; what the other three choose, fitted on all of them, answers the
+fourth. Of many rows some are learned from, with the same folds, and others judge what was chosen.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -26,6 +27,19 @@ CELLS = 2_000_000  # rows times classes that are enough to learn from
 MOST_TO_LEARN, FEWEST_TO_LEARN = 30_000, 2_000  # rows, however few or many classes
 MOST_TO_JUDGE = 300_000
 SMALL, REPEATS = 3_000, 3  # with fewer rows than that, so many random cuts into folds
+
+
+class Rule(NamedTuple):
+    """errors: so many paired standard errors behind the best in NLL, nothing or one temperature still wins.
+
+    rise: how far what is recommended may raise the ECE, a negligible size: tables show so many decimals.
+    """
+
+    errors: float = 1.0
+    rise: float = 0.001
+
+
+RULE = Rule()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,21 +82,22 @@ class Rows:
     labels: Tensor
     of: Of
     bins: int
+    rule: Rule = RULE
 
     def take(self, rows: np.ndarray) -> "Rows":
         index = as_tensor(rows)
         output = MixtureOutput(*(part[index] for part in self.output))
-        return Rows(output, self.labels[index], self.of, self.bins)
+        return replace(self, output=output, labels=self.labels[index])
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def choose(answers: Mapping[Variant, Answers], bins: int) -> Choice:
+def choose(answers: Mapping[Variant, Answers], bins: int, rule: Rule = RULE) -> Choice:
     """Nothing, or one temperature, where within one paired standard error of the least NLL; else the best.
 
-    None that raises the ECE. Rows to whose label the model gives probability zero are left out: they cost
-    infinitely much.
+    None that raises the ECE by more than chance explains. Rows to whose label the model gives probability
+    zero are left out: they cost infinitely much.
     """
     nothing = answers[Variant(NOTHING)]
     possible = np.isfinite(nothing.loss)
@@ -100,7 +115,7 @@ def choose(answers: Mapping[Variant, Answers], bins: int) -> Choice:
     chosen = min(sound, key=means.__getitem__)
     for variant in sound:
         behind = answers[variant].loss[possible] - answers[chosen].loss[possible]
-        if variant.name in SIMPLE and behind.mean() <= behind.std() / len(behind) ** 0.5:
+        if variant.name in SIMPLE and behind.mean() <= rule.errors * behind.std() / len(behind) ** 0.5:
             return Choice(name=variant.name, best=best)
     return Choice(name=chosen.name, best=best)
 
@@ -123,7 +138,7 @@ def judge(rows: Rows, tried: Candidates, seed: int, inside: Callable[[float], No
         trial, held_out = _nested(rows, tried, one, _part(inside, i, repeats))
         trials.append(trial)
         finals.append(held_out)
-    choice = choose(_mean_answers(finals), rows.bins)
+    choice = choose(_mean_answers(finals), rows.bins, rows.rule)
     fits = _fits(choice, rows)
     return Outcome(
         rows=np.arange(len(rows)),
@@ -141,7 +156,7 @@ def _judge_on_others(
     order = np.random.default_rng(seed).permutation(len(rows))
     teach = rows.take(order[:learned])
     held_out = _held_out(teach, tried.variants, _folds(teach.labels.numpy(), seed), inside)
-    choice = choose(held_out, rows.bins)
+    choice = choose(held_out, rows.bins, rows.rule)
     fits = _fits(choice, teach)
     judged = order[learned:][:MOST_TO_JUDGE]
     others = rows.take(judged)
@@ -169,7 +184,8 @@ def _nested(
     chosen, picked = Answers.empty(len(rows)), []
     for k, answers in enumerate(choosing):
         here, elsewhere = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
-        choice = choose({variant: each.take(elsewhere) for variant, each in answers.items()}, rows.bins)
+        others = {variant: each.take(elsewhere) for variant, each in answers.items()}
+        choice = choose(others, rows.bins, rows.rule)
         for name, variant in choice.best.items():
             by_name[name].put(here, held_out[variant].take(here))
         chosen.put(here, by_name[choice.name].take(here))

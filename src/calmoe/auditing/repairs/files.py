@@ -10,9 +10,12 @@ from typing import NamedTuple
 from threadpoolctl import threadpool_limits
 
 from calmoe.arrays import check_word
+from calmoe.auditing.event import judged_class
 from calmoe.auditing.repairs.candidates import NAMES, NOTHING
 from calmoe.auditing.repairs.repair import Repair, repair
+from calmoe.auditing.sections.repair import sentences
 from calmoe.calibration import Calibrator
+from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.errors import InputError, about
 from calmoe.files import legible
 from calmoe.formats import NOTE, Columns
@@ -23,10 +26,11 @@ KINDS = (".safetensors", ".csv", ".parquet")  # that predictions are written as
 
 
 class Repaired(NamedTuple):
-    """What was found, the calibrator that was written, and a note on how the file was read, if any."""
+    """What was found, the calibrator that was written, what it does, and how the file was read."""
 
     repair: Repair
     calibrator: Calibrator
+    effect: str
     note: str
 
 
@@ -36,24 +40,30 @@ def repair_file(
     out: Path,
     *,
     kind: str = AUTO,
+    of: str = "top",
     seed: int = 0,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Repaired:
-    """Choose a repair for the predictions in `path`, or take this kind of it, and write it to `out`."""
+    """Choose a repair for the predictions in `path`, or take this kind of it, and write it to `out`.
+
+    of: the event whose ECE may not rise, as `judged_class` has it.
+    """
     check_word("--kind", kind, (AUTO, *NAMES))
     _check_new(out, (".json",), "a calibrator")
     predictions = read_with(path, columns)
     with about(legible(path)):
         predictions.known_labels  # noqa: B018 - refused where there are none
+        judged = judged_class(predictions, of, "--of")
         with threadpool_limits(1):
-            found = repair(predictions, seed=seed, inside=inside)
+            found = repair(predictions, of=judged, seed=seed, inside=inside)
         if kind in found.left_out:
             raise InputError(f"--kind {kind} is not possible: {found.left_out[kind]}")
     name = found.recommended or NOTHING if kind == AUTO else kind
     note = f"fitted on {found.learned:,} rows of {legible(path.name)} (SHA-256 {_digest(path)})"
     calibrator = replace(found.fits[name], classes=predictions.class_names, note=note)
     calibrator.save(out)
-    return Repaired(found, calibrator, str(predictions.metadata.get(NOTE, "")))
+    said = sentences(found) if kind == AUTO else found.effect(kind)
+    return Repaired(found, calibrator, said, str(predictions.metadata.get(NOTE, "")))
 
 
 def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Path) -> list[str]:
@@ -61,10 +71,10 @@ def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Pat
     _check_new(out, KINDS, "predictions")
     predictions = read_with(path, replace(columns, like=calibrator.classes, label_optional=True))
     notes = [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
-    if _digest(path) in calibrator.note:
-        notes.append("the calibrator was fitted on these very rows, and looks better on them than it is")
     with about(legible(path)):
         repaired = calibrator.transform(predictions)
+    if FLATTERED in repaired.metadata:
+        notes.append(FLATTERY)
     metadata = {key: value for key, value in repaired.metadata.items() if key != NOTE}
     replace(repaired, metadata=metadata | {"calibrator": calibrator.title}).save(out)
     return notes

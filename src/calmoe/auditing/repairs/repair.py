@@ -1,65 +1,30 @@
 """The repair that helps, if one does: every candidate on rows new to it, the choice, and why."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from calmoe.arrays import UNSAVED
-from calmoe.auditing.repairs.answers import Answers, ece_by_chance
 from calmoe.auditing.repairs.candidates import NOTHING, TEMPERATURE, candidates
-from calmoe.auditing.repairs.choosing import Outcome, Rows, judge
-from calmoe.auditing.statistics.estimates import Estimate, binned_gap, mean, normal, within
+from calmoe.auditing.repairs.choosing import RULE, Rows, Rule, judge
+from calmoe.auditing.repairs.measures import TITLES, Candidate, Compared, measure
+from calmoe.auditing.repairs.words import effect, reason
+from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.calibration import Calibrator, Temperature
+from calmoe.calibration.seen_rows import SeenRows
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
-from calmoe.metrics.checks import Of
+from calmoe.metrics.checks import Of, check_event
 from calmoe.predictions import Predictions
-from calmoe.render.wording import decimal
+
+__all__ = ["FEWEST", "TITLES", "Candidate", "Compared", "Repair", "TooFewRows", "repair"]
 
 FEWEST = 200  # rows: with fewer there is nothing to choose from
-CROSSED = 2**0.5
-"""Rows that teach each other's judges count double in the variance of a gain, at most: standard errors pay;
-not that of a temperature, whose one number hardly depends on single rows."""
-TITLES = {
-    "nothing": "no repair",
-    "temperature": "one temperature",
-    "isotonic": "isotonic regression",
-    "vector": "vector scaling",
-    "matrix": "matrix scaling",
-    "routing": "boosting by routing",
-}
 
 
 class TooFewRows(InputError):
     """There are not enough rows to choose a repair."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """A number after a repair, less the number without any, and less the number after one temperature.
-
-    Changes of the NLL and of the accuracy are paired row by row. That of an ECE, which has no normal law near
-    zero, has the ends of two intervals that hold together: it is wide.
-    """
-
-    value: Estimate
-    against_nothing: Estimate
-    against_temperature: Estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A repair on rows that it was not fitted on; `name` is "chosen" for whatever each fold's rest chose."""
-
-    name: str
-    nll: Compared
-    ece: Compared
-    accuracy: Compared
-
-    @property
-    def title(self) -> str:
-        return TITLES.get(self.name, "the chosen repair")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +33,10 @@ class Repair:
 
     chosen: what all rows choose. choosing: what choosing gains, on rows that took no part in it; picked: what
     was chosen there. recommended: `chosen` where choosing helps and surely lowers one temperature's NLL, else
-    one temperature where that helps; it helps if it surely lowers the NLL, or lowers it and takes the ECE
-    below where it surely was. Never what surely raises the ECE, above what chance shows on so many rows.
+    one temperature where that helps. A repair helps if it surely lowers the NLL (one temperature: by more
+    than a standard error), or lowers it and takes the ECE below where it surely was. Never what raises the
+    ECE by more than `Rule.rise`; worse: these. Where only that stands against one temperature, the simplest
+    of the others that helps as much takes its place.
     reason: one sentence.
     rows: those that were judged; learned: those that taught; crossed: whether they are the same ones.
     impossible: judged rows whose label has probability zero; they are left out of the NLL.
@@ -85,6 +52,7 @@ class Repair:
     choosing: Candidate
     picked: tuple[str, ...]
     chosen: str
+    worse: tuple[str, ...]
     recommended: str | None
     reason: str
     temperature: float
@@ -102,7 +70,17 @@ class Repair:
         """What the recommendation is worth; the probabilities as they are where there is none."""
         if self.recommended is None:
             return self.before
-        return self.candidates[TEMPERATURE] if self.recommended == TEMPERATURE else self.choosing
+        simple = self.recommended == TEMPERATURE or self.recommended != self.chosen
+        return self.candidates[self.recommended] if simple else self.choosing
+
+    def effect(self, name: str) -> str:
+        """What the candidate of this name does, and what is recommended instead of it, in a sentence each."""
+        sentences = [effect(name, self.before, self.candidates[name])]
+        if name in self.worse:
+            sentences.append("It raises the ECE.")
+        if name != (self.recommended or NOTHING):
+            sentences.append(f"Recommended is {TITLES[self.recommended or NOTHING]}.")
+        return " ".join(sentences)
 
 
 def repair(
@@ -113,16 +91,19 @@ def repair(
     level: float = LEVEL,
     seed: int = 0,
     inside: Callable[[float], None] = lambda share: None,
+    rule: Rule = RULE,
 ) -> Repair:
     """Try every candidate, choose, and judge the choice on rows that took no part in it.
 
-    `inside` hears which share of the work is done.
+    of: the event whose ECE is guarded; NLLs are of all classes. `inside` hears which share of the work is
+    done.
 
     >>> from calmoe.worlds.binary import miscalibrated
     >>> found = repair(miscalibrated(seed=0, temperature=2.0).sample(2000, seed=0))
     >>> found.recommended, found.after.nll.against_nothing.high < 0
     ('temperature', True)
     """
+    check_event(of, predictions.num_classes)
     labels = predictions.known_labels
     log_probs = predictions.output.log_probs
     possible = int((log_probs.gather(1, labels[:, None]) > -float("inf")).sum())
@@ -130,16 +111,14 @@ def repair(
         zero = " whose label has a probability above zero" * (possible < len(predictions))
         raise TooFewRows(f"there are {possible} rows{zero}: choosing a repair needs {FEWEST}")
     tried = candidates(predictions.num_classes, predictions.num_experts)
-    outcome = judge(Rows(predictions.output, labels, of, bins), tried, seed, inside)
+    outcome = judge(Rows(predictions.output, labels, of, bins, rule), tried, seed, inside)
     judged = {name: [trial.by_name[name] for trial in outcome.trials] for name in tried.names}
     judged["chosen"] = [trial.chosen for trial in outcome.trials]
-    measured = _measured(judged, outcome, bins, level)
-    before = measured[NOTHING].ece.value.value
-    worse = {
-        name: measured[name].ece.value.low > max(before, ece_by_chance(judged[name][0], bins))
-        for name in (TEMPERATURE, "chosen")
-    }
-    recommended = _recommended(outcome.choice.name, measured, worse)
+    measured = measure(judged, outcome.crossed, bins, level)
+    worse = raise_ece(measured, rule)
+    recommended = recommend(outcome.choice.name, measured, rule)
+    seen = SeenRows.of(predictions.output, labels)
+    fits = {name: replace(fitted, seen=seen) for name, fitted in outcome.fits.items()}
     temperature = outcome.fits[TEMPERATURE].fitted
     assert isinstance(temperature, Temperature)
     return Repair(
@@ -153,130 +132,45 @@ def repair(
         picked=tuple(name for trial in outcome.trials for name in trial.picked),
         chosen=outcome.choice.name,
         recommended=recommended,
-        reason=_reason(recommended, outcome.choice.name, measured, worse),
+        worse=worse,
+        reason=reason(recommended, outcome.choice.name, measured, worse),
         temperature=temperature.temperature_,
         temperature_status=temperature.status_,
-        fitted=outcome.fits[recommended or NOTHING],
-        fits=outcome.fits,
+        fitted=fits[recommended or NOTHING],
+        fits=fits,
     )
 
 
-def _recommended(chosen: str, measured: Mapping[str, Candidate], worse: Mapping[str, bool]) -> str | None:
-    temperature, choosing = measured[TEMPERATURE], measured["chosen"]
+def raise_ece(measured: Mapping[str, Candidate], rule: Rule) -> tuple[str, ...]:
+    """Those that raise the ECE by more than is negligible, by chance or not."""
+    before = measured[NOTHING].ece.value.value
+    return tuple(name for name, each in measured.items() if each.ece.value.value > before + rule.rise)
+
+
+def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule) -> str | None:
+    """`chosen` if it beats one temperature, or stands in for one that is not taken; else that, or none."""
     before = measured[NOTHING].ece.value
-    plain = _helps(temperature, before) and not worse[TEMPERATURE]
-    if chosen not in (NOTHING, TEMPERATURE) and not worse["chosen"]:
-        beyond = _surely_lowers(choosing.nll.against_temperature) or not plain
-        if beyond and _helps(choosing, before):
-            return chosen
-    return TEMPERATURE if plain and chosen != NOTHING else None
-
-
-def _helps(candidate: Candidate, before: Estimate) -> bool:
-    """Whether it surely lowers the NLL; or lowers it, and the ECE to below where it surely was."""
-    change = candidate.nll.against_nothing
-    return _surely_lowers(change) or (change.value < 0 and candidate.ece.value.value < before.low)
-
-
-def _surely_lowers(change: Estimate) -> bool:
-    return change.high < 0
-
-
-def _measured(
-    judged: Mapping[str, list[Answers]], outcome: Outcome, bins: int, level: float
-) -> dict[str, Candidate]:
-    possible = np.isfinite(judged[NOTHING][0].loss)
-    losses = {name: np.mean([a.loss[possible] for a in each], axis=0) for name, each in judged.items()}
-    right = {name: np.mean([a.right for a in each], axis=0) for name, each in judged.items()}
-    inner, outer = (
-        {name: _ece(each, bins, wide) for name, each in judged.items()} for wide in (level, (1 + level) / 2)
-    )
-    wider = CROSSED if outcome.crossed else 1.0
-    return {
-        name: Candidate(
-            name=name,
-            nll=_means(name, losses, level, wider, np.inf),
-            ece=Compared(
-                value=inner[name],
-                against_nothing=_gap(name, NOTHING, inner, outer),
-                against_temperature=_gap(name, TEMPERATURE, inner, outer),
-            ),
-            accuracy=_means(name, right, level, wider, 1.0),
-        )
-        for name in judged
-    }
-
-
-def _means(
-    name: str, values: Mapping[str, np.ndarray], level: float, wider: float, highest: float
-) -> Compared:
-    def change(other: str) -> Estimate:
-        paired = mean(values[name] - values[other], level)
-        times = 1.0 if {name, other} <= {NOTHING, TEMPERATURE} else wider
-        return within(normal(paired.value, times * paired.standard_error, level), -highest, highest)
-
-    return Compared(
-        value=within(mean(values[name], level), 0.0, highest),
-        against_nothing=change(NOTHING),
-        against_temperature=change(TEMPERATURE),
-    )
-
-
-def _ece(trials: list[Answers], bins: int, level: float) -> Estimate:
-    """Over the trials, value and ends on average: they judge the same rows."""
-    estimates = [
-        binned_gap(
-            answers.outcome - answers.confidence,
-            answers.bins(bins),
-            bins,
-            level=level,
-            noise=answers.confidence * (1 - answers.confidence),
-        )
-        for answers in trials
-    ]
-    return Estimate(*(float(np.mean(part)) for part in zip(*estimates, strict=True)))
-
-
-def _gap(name: str, other: str, inner: Mapping[str, Estimate], outer: Mapping[str, Estimate]) -> Estimate:
-    if inner[name] == inner[other]:
-        return Estimate(0.0, 0.0, 0.0, 0.0)
-    error = float(np.hypot(inner[name].standard_error, inner[other].standard_error))
-    low, high = outer[name].low - outer[other].high, outer[name].high - outer[other].low
-    return Estimate(inner[name].value - inner[other].value, low, high, error)
-
-
-def _reason(
-    recommended: str | None, chosen: str, measured: Mapping[str, Candidate], worse: Mapping[str, bool]
-) -> str:
-    """What was found, in one sentence."""
-    before, temperature, choosing = measured[NOTHING], measured[TEMPERATURE], measured["chosen"]
-    if recommended is not None:
-        after = temperature if recommended == TEMPERATURE else choosing
-        gain = in_brackets(after.nll.against_nothing)
-        beyond = ""
-        if recommended != TEMPERATURE:
-            beyond = f", {in_brackets(after.nll.against_temperature)} of it beyond one temperature"
-        return (
-            f"{TITLES[recommended].capitalize()} changes the NLL by {gain}{beyond}, and takes the ECE from "
-            f"{_bounds(before.ece.value)} to {_bounds(after.ece.value)}, on rows that it was not fitted on."
-        )
-    lowers = _surely_lowers(temperature.nll.against_nothing)
-    if lowers and worse[TEMPERATURE]:
-        return (
-            f"One temperature would change the NLL by {in_brackets(temperature.nll.against_nothing)}, but "
-            f"raise the ECE from {_bounds(before.ece.value)} to {_bounds(temperature.ece.value)}."
-        )
+    helpful = [name for name, each in measured.items() if _helps(each, before, rule)]
+    sound = [name for name in helpful if name not in raise_ece(measured, rule)]
+    beyond = {name: measured[name].nll.against_temperature for name in sound}
     if chosen == NOTHING:
-        return "On rows that it was not fitted on, no repair does better than none."
-    change = in_brackets(choosing.nll.against_nothing)
-    return f"The best, {TITLES[chosen]}, changes the NLL by {change} on rows new to it: no sure gain."
+        return None
+    if chosen != TEMPERATURE and {chosen, "chosen"} <= {*sound}:
+        gain = beyond["chosen"]
+        if gain.high < 0 or (TEMPERATURE not in sound and gain.low <= 0):
+            return chosen
+    if TEMPERATURE in sound:
+        return TEMPERATURE
+    others = [name for name in sound if name != "chosen" and beyond[name].low <= 0]
+    return others[0] if TEMPERATURE in helpful and others else None
 
 
-def in_brackets(estimate: Estimate, decimals: int = 4) -> str:
-    """A change with its interval."""
-    value, low, high = (decimal(number, decimals, "+") for number in estimate[:3])
-    return f"{value} [{low}, {high}]"
+def _helps(candidate: Candidate, before: Estimate, rule: Rule) -> bool:
+    """Whether it surely lowers the NLL; or lowers it, and the ECE to below where it surely was.
 
-
-def _bounds(ece: Estimate) -> str:
-    return f"{ece.value:.3f} [{ece.low:.3f}, {ece.high:.3f}]"
+    Of one temperature, which has one number to learn, no more is asked than of the choice.
+    """
+    change = candidate.nll.against_nothing
+    if candidate.name == TEMPERATURE and change.value < -rule.errors * change.standard_error:
+        return True
+    return change.high < 0 or (change.value < 0 and candidate.ece.value.value < before.low)
