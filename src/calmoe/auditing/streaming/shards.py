@@ -1,0 +1,239 @@
+"""A shard of an audit: its sums and its sample, in one file; and many of them merged into the whole.
+
+The files of a table are cut, as one, into n ranges of rows of about equal length. Every shard knows the whole
+table, so that merging refuses a shard that is missing, there twice, or of another table.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.numpy
+import torch
+
+from calmoe.auditing.event import judged_class
+from calmoe.auditing.streaming.sample import Sample, smallest
+from calmoe.auditing.streaming.source import Source
+from calmoe.auditing.streaming.sums import GroupColumn, Sums
+from calmoe.errors import InputError, about
+from calmoe.files import legible, write_whole
+from calmoe.metrics.checks import Of
+from calmoe.mixture import MixtureOutput
+from calmoe.predictions import Predictions
+from calmoe.tensor_files import read_tensors
+from calmoe.validation import unique_keys
+
+FORMAT = "calmoe-sums-1"
+KIND = ".sums"
+PARTS = MixtureOutput._fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What all shards of one audit share: the table, and what is asked about it.
+
+    files: their names and rows. footers: SHA-256 of what the files say of their parts. most: rows of the
+    sample. metadata: how the columns were read, and the names of the classes.
+    """
+
+    files: tuple[tuple[str, int], ...]
+    footers: str
+    of: Of
+    bins: int
+    seed: int
+    most: int
+    metadata: dict[str, Any]
+
+    @classmethod
+    def on(cls, source: Source, *, of: str, bins: int, seed: int, most: int) -> "Task":
+        """The task of auditing this table."""
+        head = source.head()
+        with about(legible(source.paths[0])):
+            judged = judged_class(head, of, "--of")
+        return cls(
+            files=tuple((legible(file.path.name), file.rows) for file in source.table.files),
+            footers=source.table.digest,
+            of=judged,
+            bins=bins,
+            seed=seed,
+            most=most,
+            metadata=head.metadata,
+        )
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, rows in self.files)
+
+
+class Place(NamedTuple):
+    """Which of how many shards, counted from 1."""
+
+    number: int
+    shards: int
+
+    def bounds(self, rows: int) -> tuple[int, int]:
+        """The first row of the shard, and the first one after it.
+
+        >>> [Place(i, 3).bounds(10) for i in (1, 2, 3)]
+        [(0, 3), (3, 6), (6, 10)]
+        """
+        if self.shards > rows:
+            raise InputError(f"{self.shards} shards of {rows} rows: give fewer shards")
+        return rows * (self.number - 1) // self.shards, rows * self.number // self.shards
+
+
+WHOLE = Place(1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """The sums and the sample of one range of rows."""
+
+    task: Task
+    place: Place
+    sums: Sums
+    sample: Sample
+
+    def save(self, path: Path) -> None:
+        """One file, whole or not at all."""
+        tensors = _tensors(self)
+        header = {
+            "format": FORMAT,
+            "task": asdict(self.task),
+            "place": list(self.place),
+            "groups": {
+                name: [column.kind, None if column.values is None else list(column.values)]
+                for name, column in self.sums.groups.items()
+            },
+            "words": _words(self.sample.predictions),
+        }
+        note = json.dumps(header | {"digest": _digest(header, tensors)})
+        write_whole(path, safetensors.numpy.save(tensors, {"calmoe": note}))
+
+    @classmethod
+    def load(cls, path: Path) -> "Shard":
+        """What `save` wrote; a file that anything has changed since is refused."""
+        with about(legible(path)):
+            if not path.is_file():
+                raise InputError("no such file: `calmoe audit-shard` writes it")
+            tensors, notes = read_tensors(path)
+            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+            try:
+                header = json.loads(notes["calmoe"], object_pairs_hook=unique_keys)
+                if header["format"] != FORMAT:
+                    raise InputError("written by another version of calmoe: run `calmoe audit-shard` again")
+                whole = header.pop("digest") == _digest(header, arrays)
+            except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError):
+                raise InputError("not what `calmoe audit-shard` writes") from None
+            if not whole:
+                raise InputError("damaged: run `calmoe audit-shard` again")
+            return _shard(header, arrays)
+
+
+def merged(shards: Mapping[Path, Shard]) -> Shard:
+    """All shards of a table as one; refused where one is missing, there twice, or of another audit."""
+    paths = sorted(shards, key=lambda path: shards[path].place)
+    first = shards[paths[0]]
+    by_number: dict[int, Path] = {}
+    for path in paths:
+        shard = shards[path]
+        if shard.place.shards != first.place.shards or shard.task != first.task:
+            raise InputError(
+                f"{legible(path)} is no shard of the same audit as {legible(paths[0])}: {_other(shard, first)}"
+            )
+        if (same := by_number.get(shard.place.number)) is not None:
+            raise InputError(
+                f"{legible(path)} and {legible(same)} are both shard {shard.place.number}: give each one once"
+            )
+        by_number[shard.place.number] = path
+    missing = [number for number in range(1, first.place.shards + 1) if number not in by_number]
+    if missing:
+        named = ", ".join(map(str, missing[:6])) + (", …" if len(missing) > 6 else "")
+        raise InputError(
+            f"of {first.place.shards} shards {named} {'is' if len(missing) == 1 else 'are'} missing: run "
+            f"`calmoe audit-shard … --shard {missing[0]}/{first.place.shards}`"
+        )
+    sums = first.sums
+    for path in paths[1:]:
+        sums = sums.merge(shards[path].sums)
+    samples = [shards[path].sample for path in paths]
+    sample = smallest(samples, first.task.most, first.task.seed)
+    return Shard(task=first.task, place=WHOLE, sums=sums, sample=sample)
+
+
+def _other(shard: Shard, first: Shard) -> str:
+    """In words what differs."""
+    if shard.place.shards != first.place.shards:
+        return f"it is one of {shard.place.shards}, not of {first.place.shards}"
+    ours, theirs = asdict(shard.task), asdict(first.task)
+    named = {"files": "other files", "footers": "the files have changed", "metadata": "other classes"}
+    key = next(key for key in ours if ours[key] != theirs[key])
+    return named.get(key, f"--{'sample' if key == 'most' else key} is {ours[key]}, not {theirs[key]}")
+
+
+# --- in a file ----------------------------------------------------------------------------------------------
+
+
+def _tensors(shard: Shard) -> dict[str, np.ndarray]:
+    sums, predictions = shard.sums, shard.sample.predictions
+    tensors = {f"total.{name}": values for name, values in sums.totals.items()}
+    tensors |= {f"peak.{name}": values for name, values in sums.peaks.items()}
+    columns = enumerate(sums.groups.values())
+    tensors |= {f"tally.{i}": np.stack([*c.values.values()]) for i, c in columns if c.values is not None}
+    tensors |= {f"sample.{name}": part.numpy() for name, part in predictions.output._asdict().items()}
+    tensors |= {"sample.numbers": shard.sample.numbers, "sample.labels": predictions.known_labels.numpy()}
+    for i, column in enumerate(predictions.groups.values()):
+        codes = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "U" else column
+        tensors[f"sample.group.{i}"] = codes
+    return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
+
+
+def _words(predictions: Predictions) -> dict[str, list[str] | None]:
+    """The different words of each column of words, None for columns of numbers."""
+    return {
+        name: np.unique(column).tolist() if column.dtype.kind == "U" else None
+        for name, column in predictions.groups.items()
+    }
+
+
+def _digest(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of all that a file says."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        digest.update(np.ascontiguousarray(tensors[name]).data)
+    return digest.hexdigest()
+
+
+def _shard(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard:
+    """The shard in a file whose digest is right: calmoe wrote it as it is."""
+
+    def under(prefix: str) -> dict[str, np.ndarray]:
+        return {
+            name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)
+        }
+
+    groups = {
+        name: GroupColumn(kind, None if names is None else dict(zip(names, arrays[f"tally.{i}"], strict=True)))
+        for i, (name, (kind, names)) in enumerate(header["groups"].items())
+    }
+    task = header["task"]
+    predictions = Predictions(
+        output=MixtureOutput(*(torch.from_numpy(arrays[f"sample.{name}"]) for name in PARTS)),
+        labels=torch.from_numpy(arrays["sample.labels"]),
+        groups={
+            name: arrays[f"sample.group.{i}"] if words is None else np.array(words)[arrays[f"sample.group.{i}"]]
+            for i, (name, words) in enumerate(header["words"].items())
+        },
+        metadata=task["metadata"],
+    )
+    return Shard(
+        task=Task(**{**task, "files": tuple((name, rows) for name, rows in task["files"])}),
+        place=Place(*header["place"]),
+        sums=Sums(totals=under("total."), peaks=under("peak."), groups=groups),
+        sample=Sample(arrays["sample.numbers"], predictions),
+    )
