@@ -1,4 +1,4 @@
-"""Which numbers of a report rest on a sample of its rows: only an audit of more rows than memory takes has any."""
+"""Which numbers of a report rest on a sample of its rows, as in the audit of a table larger than memory."""
 
 from dataclasses import dataclass
 

@@ -93,6 +93,13 @@ Logits = Annotated[
 RoutingLogits = Annotated[
     bool, typer.Option("--routing-logits", metavar="", help="The routing is given before the softmax.")
 ]
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        metavar="ROWS",
+        help="Of a streamed table, how many rows the learning parts see.  [default: 200000]",
+    ),
+]
 
 
 def columns_asked(**options: Any) -> "Columns":

@@ -108,12 +108,13 @@ class ParquetRows:
             if begin < end:
                 part = batch.slice(begin, end - begin)
                 part.validate(full=True)  # a damaged file points outside its dictionaries
-                yield at - len(batch) + begin, self._columns(part) | odd
+                yield at - len(batch) + begin, {**self._columns(part), **odd}
         if at < high:
             raise InputError("not a readable parquet file (it has fewer rows than it says)")
 
     def _columns(self, batch: pyarrow.RecordBatch) -> Named:
-        budget, columns = Budget(PER_BATCH), {}
+        budget = Budget(PER_BATCH)
+        columns: Named = {}
         budget.spend(batch.num_rows * batch.num_columns * CELL)
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             try:
@@ -137,7 +138,9 @@ def _opened(path: Path, lenient: bool) -> _File:
             if (odd := odd_columns(file)) and not lenient:
                 raise next(iter(odd.values()))
             rows = rows_of(file)
-            ends = np.cumsum([file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)])
+            ends = np.cumsum(
+                [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            )
             kinds = {field.name: str(kind_of(field.type)) for field in file.schema_arrow}
             stream.seek(-8, 2)
             length = int.from_bytes(stream.read(4), "little")

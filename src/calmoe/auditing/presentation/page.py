@@ -30,7 +30,7 @@ def page(
     shown = sorted(sections, key=lambda section: section.folded)
     parts += [part for section in shown if (part := _part(section, report, pictures, explain)) is not None]
     return Page(
-        title=f"Calibration audit of {origin['file']}" if origin else "Calibration audit",
+        title=f"Calibration audit of {origin['file']}" if "file" in origin else "Calibration audit",
         subtitle=f"{report.rows:,} rows, {report.classes} classes{experts}{sampled}",
         opening=first,
         sections=parts,
@@ -87,7 +87,9 @@ def _own_pictures(
 def _facts(report: "AuditReport") -> dict[str, Fact]:
     left_out = {f"left out: {part}": why for part, why in report.left_out.items()}
     sampled = report.sampled
-    part = {} if sampled is None else {"rows of the sample": f"{sampled.rows:,}, drawn by a hash of row numbers"}
+    part = (
+        {} if sampled is None else {"rows of the sample": f"{sampled.rows:,}, drawn by a hash of row numbers"}
+    )
     return {
         "rows": f"{report.rows:,}",
         **part,

@@ -24,7 +24,11 @@ def count(predictions: Predictions, of: Of, bins: int) -> Sums:
     peaks: unlike; heaviest, the largest r in each bin [K, B]; routing, of each expert the largest r and −r.
     """
     seen = Configurations.of(predictions, of)
-    index, routing, answers = seen.bins(bins), seen.routing.astype(np.float64), seen.experts.astype(np.float64)
+    index, routing, answers = (
+        seen.bins(bins),
+        seen.routing.astype(np.float64),
+        seen.experts.astype(np.float64),
+    )
     views, regions, heaviest = _by_expert(seen, routing, bins)
     pull = routing * (seen.known_outcome[:, None] - answers)
     noise = routing**2 * answers * (1 - answers)
@@ -80,7 +84,7 @@ def _by_label(predictions: Predictions, of: Of) -> np.ndarray:
 def _by_expert(
     seen: Configurations, routing: np.ndarray, bins: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each expert by the class that it predicts itself: on its view, where it leads, and its largest weight."""
+    """Each expert by the class that it predicts: on its view, where it leads, and its largest weights."""
     assert seen.own_outcome is not None
     views, regions, heaviest = [], [], np.zeros((seen.num_experts, bins))
     for k in range(seen.num_experts):

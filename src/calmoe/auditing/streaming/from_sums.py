@@ -48,7 +48,7 @@ class WeightedGaps(NamedTuple):
     @classmethod
     def even(cls, tally: Tally) -> "WeightedGaps":
         """Of rows that all weigh 1."""
-        return cls(tally.count, tally.count, tally.gap, tally.square, tally.gap, tally.noise)
+        return cls(tally.rows, tally.rows, tally.gap, tally.square, tally.gap, tally.noise)
 
     @property
     def effective(self) -> float:

@@ -86,7 +86,9 @@ def _together(parts: Sequence[Predictions]) -> Predictions:
         return parts[0]
     first = parts[0]
     return Predictions(
-        output=MixtureOutput(*(torch.cat(each) for each in zip(*(part.output for part in parts), strict=True))),
+        output=MixtureOutput(
+            *(torch.cat(each) for each in zip(*(part.output for part in parts), strict=True))
+        ),
         labels=torch.cat([part.known_labels for part in parts]),
         groups={name: np.concatenate([part.groups[name] for part in parts]) for name in first.groups},
         metadata=first.metadata,

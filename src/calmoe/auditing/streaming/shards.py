@@ -6,7 +6,7 @@ table, so that merging refuses a shard that is missing, there twice, or of anoth
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,34 +134,32 @@ class Shard:
             return _shard(header, arrays)
 
 
-def merged(shards: Mapping[Path, Shard]) -> Shard:
-    """All shards of a table as one; refused where one is missing, there twice, or of another audit."""
-    paths = sorted(shards, key=lambda path: shards[path].place)
-    first = shards[paths[0]]
-    by_number: dict[int, Path] = {}
-    for path in paths:
-        shard = shards[path]
+def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
+    """All shards of a table as one; refused where one is missing, there twice, or of another audit.
+
+    shards: each with what a message calls it.
+    """
+    ordered = sorted(shards, key=lambda named: named[1].place)
+    leader, first = ordered[0]
+    names: dict[int, str] = {}
+    for name, shard in ordered:
         if shard.place.shards != first.place.shards or shard.task != first.task:
-            raise InputError(
-                f"{legible(path)} is no shard of the same audit as {legible(paths[0])}: {_other(shard, first)}"
-            )
-        if (same := by_number.get(shard.place.number)) is not None:
-            raise InputError(
-                f"{legible(path)} and {legible(same)} are both shard {shard.place.number}: give each one once"
-            )
-        by_number[shard.place.number] = path
-    missing = [number for number in range(1, first.place.shards + 1) if number not in by_number]
+            raise InputError(f"{name} is no shard of the same audit as {leader}: {_other(shard, first)}")
+        number = shard.place.number
+        if number in names:
+            raise InputError(f"{names[number]} and {name} are both shard {number}: give each one once")
+        names[number] = name
+    missing = [number for number in range(1, first.place.shards + 1) if number not in names]
     if missing:
-        named = ", ".join(map(str, missing[:6])) + (", …" if len(missing) > 6 else "")
+        listed = ", ".join(map(str, missing[:6])) + (", …" if len(missing) > 6 else "")
         raise InputError(
-            f"of {first.place.shards} shards {named} {'is' if len(missing) == 1 else 'are'} missing: run "
+            f"of {first.place.shards} shards {listed} {'is' if len(missing) == 1 else 'are'} missing: run "
             f"`calmoe audit-shard … --shard {missing[0]}/{first.place.shards}`"
         )
     sums = first.sums
-    for path in paths[1:]:
-        sums = sums.merge(shards[path].sums)
-    samples = [shards[path].sample for path in paths]
-    sample = smallest(samples, first.task.most, first.task.seed)
+    for _, shard in ordered[1:]:
+        sums = sums.merge(shard.sums)
+    sample = smallest([shard.sample for _, shard in ordered], first.task.most, first.task.seed)
     return Shard(task=first.task, place=WHOLE, sums=sums, sample=sample)
 
 
@@ -189,7 +187,7 @@ def _tensors(shard: Shard) -> dict[str, np.ndarray]:
     for i, column in enumerate(predictions.groups.values()):
         codes = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "U" else column
         tensors[f"sample.group.{i}"] = codes
-    return {name: np.ascontiguousarray(values) for name, values in tensors.items()}
+    return {name: values.copy(order="C") for name, values in tensors.items()}
 
 
 def _words(predictions: Predictions) -> dict[str, list[str] | None]:
@@ -205,7 +203,7 @@ def _digest(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
-        digest.update(np.ascontiguousarray(tensors[name]).data)
+        digest.update(tensors[name].tobytes())
     return digest.hexdigest()
 
 
@@ -218,7 +216,9 @@ def _shard(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard
         }
 
     groups = {
-        name: GroupColumn(kind, None if names is None else dict(zip(names, arrays[f"tally.{i}"], strict=True)))
+        name: GroupColumn(
+            kind, None if names is None else dict(zip(names, arrays[f"tally.{i}"], strict=True))
+        )
         for i, (name, (kind, names)) in enumerate(header["groups"].items())
     }
     task = header["task"]
@@ -226,7 +226,9 @@ def _shard(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard
         output=MixtureOutput(*(torch.from_numpy(arrays[f"sample.{name}"]) for name in PARTS)),
         labels=torch.from_numpy(arrays["sample.labels"]),
         groups={
-            name: arrays[f"sample.group.{i}"] if words is None else np.array(words)[arrays[f"sample.group.{i}"]]
+            name: arrays[f"sample.group.{i}"]
+            if words is None
+            else np.array(words)[arrays[f"sample.group.{i}"]]
             for i, (name, words) in enumerate(header["words"].items())
         },
         metadata=task["metadata"],

@@ -65,7 +65,7 @@ class Source:
         label = label_column(names, self.columns)
         if label not in names or self.columns.classes is not None:
             return None
-        start, columns = next(self.table.batches(0, 1))
+        _, columns = next(self.table.batches(0, 1))
         if is_standard(columns, self.columns):
             return None
         return self.table.distinct(str(label))

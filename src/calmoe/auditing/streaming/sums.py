@@ -14,9 +14,9 @@ MOST: Mapping[Kind, int] = {"truth": 2, "words": MOST_VALUES, "whole numbers": C
 
 
 class Tally(NamedTuple):
-    """Of rows in bins of confidence, [B] each: rows, Σ D, Σ D², Σ f (1 − f), Σ Y."""
+    """Of rows in bins of confidence, [B] each: how many, Σ D, Σ D², Σ f (1 − f), Σ Y."""
 
-    count: np.ndarray
+    rows: np.ndarray
     gap: np.ndarray
     square: np.ndarray
     noise: np.ndarray

@@ -36,8 +36,8 @@ OF_SAMPLE = {
     "reliability": "",
     "groups": "",
     "skill": "AUROC and average precision",
-    "calibration": "the ECE at bins of equal mass, the smooth ECE, the mixture's ECE less that of each view, and "
-    "the correlations behind the class-wise and the experts' ECE",
+    "calibration": "the ECE at bins of equal mass, the smooth ECE, the mixture's ECE less that of each view, "
+    "and the correlations behind the class-wise and the experts' ECE",
 }
 """Of the sections that sums fill, what still rests on the sample."""
 
@@ -70,12 +70,12 @@ def _of_sample(report: AuditReport) -> dict[str, str]:
 def _diagram(tally: Tally, level: float) -> Diagram:
     with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
         table = Reliability(
-            edges=np.linspace(0, 1, len(tally.count) + 1),
-            count=tally.count.astype(np.int64),
-            share=tally.count / tally.count.sum(),
-            effective=np.where(tally.count > 0, tally.count, np.nan),
-            confidence=(tally.right - tally.gap) / tally.count,
-            accuracy=tally.right / tally.count,
+            edges=np.linspace(0, 1, len(tally.rows) + 1),
+            count=tally.rows.astype(np.int64),
+            share=tally.rows / tally.rows.sum(),
+            effective=np.where(tally.rows > 0, tally.rows, np.nan),
+            confidence=(tally.right - tally.gap) / tally.rows,
+            accuracy=tally.right / tally.rows,
         )
     low, high = table.interval(level).T
     return Diagram(
@@ -85,7 +85,7 @@ def _diagram(tally: Tally, level: float) -> Diagram:
 
 def _skill(sampled: Skill, labels: np.ndarray, level: float) -> Skill:
     """labels: as `counting` has them. Only AUROC and average precision stay the sample's."""
-    counts, hits, losses, squares, infinite = labels
+    counts, hits, losses, _, infinite = labels
     rows, impossible = int(counts.sum()), int(infinite.sum())
     usual, used = int(counts.argmax()), counts > 0
     base = np.zeros(len(counts))
@@ -159,11 +159,11 @@ def _some(sample: Predictions, cells: Callable[[Predictions], Cells]) -> Iterato
 
 
 def _ece(tally: Tally, level: float) -> Estimate:
-    return binned_gap_from(WeightedGaps.even(tally), (tally.count > 0).astype(np.float64), level)
+    return binned_gap_from(WeightedGaps.even(tally), (tally.rows > 0).astype(np.float64), level)
 
 
 def _balance(tally: Tally, level: float) -> Estimate:
-    gap, square, noise, rows = tally.gap.sum(), tally.square.sum(), tally.noise.sum(), int(tally.count.sum())
+    gap, square, noise, rows = tally.gap.sum(), tally.square.sum(), tally.noise.sum(), int(tally.rows.sum())
     error = spread_from(float(gap), float(square), float(noise), rows)
     return within(normal(float(gap) / rows, error, level), -1.0, 1.0)
 
@@ -198,7 +198,7 @@ def _groups(sums: Sums, bins: int, level: float) -> Groups:
         for name, tally in _named(column, own, bins).items()
     }
     each = 1 - (1 - level) / (2 * max(len(listed), 1))
-    largest = sorted(listed, key=lambda key: -int(listed[key].count.sum()))[:MOST_GROUPS]
+    largest = sorted(listed, key=lambda key: -int(listed[key].rows.sum()))[:MOST_GROUPS]
     groups = [_group(*key, listed[key], each) for key in largest]
     groups.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
     unlisted = {column: _why(own) for column, own in sums.groups.items() if own.values is None}
@@ -218,7 +218,7 @@ def _named(column: str, own: GroupColumn, bins: int) -> dict[str, Tally]:
 
 
 def _group(column: str, name: str, tally: Tally, level: float) -> Group:
-    rows = int(tally.count.sum())
+    rows = int(tally.rows.sum())
     ece, balance = (_ece(tally, level), _balance(tally, level)) if rows else (NONE, NONE)
     return Group(
         name=name,
