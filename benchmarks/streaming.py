@@ -1,7 +1,7 @@
 """The streamed audit: rows a second, CPU seconds and peak memory: `python -m benchmarks.streaming`.
 
-It writes a parquet file of random predictions (10 classes, 4 experts, float32, and two columns of groups) some
-rows at a time, audits it in a process of its own, and removes it. `--rows 20000000` is the full size: 4.9 GB
+It writes a parquet file of random predictions (10 classes, 4 experts, float32, two columns of groups) some
+rows at a time, audits it in a process of its own, and removes it. `--rows 20000000` is the full size: 4.4 GB
 on disk for a while. `--shards N` passes over N shards one after another and merges them.
 """
 

@@ -1,5 +1,7 @@
 """The sample is uniform, and the same whatever the batches, the order and the shards."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ ROWS = 200
 
 def drawn(predictions, edges, most, seed):
     draw = Draw(most, seed)
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         draw.add(first, part(predictions, first, last))
     return draw.sample()
 
@@ -24,7 +26,7 @@ def test_neither_batches_nor_shards_change_it(seed, cuts, random):
     edges = [0, *sorted(cuts), ROWS]
     once = drawn(predictions, [0, ROWS], most, seed)
     batches = drawn(predictions, edges, most, seed)
-    shards = [drawn(predictions, [a, b], most, seed) for a, b in zip(edges, edges[1:], strict=False)]
+    shards = [drawn(predictions, [a, b], most, seed) for a, b in pairwise(edges)]
     random.shuffle(shards)
     for other in (batches, smallest(shards, most, seed)):
         np.testing.assert_array_equal(other.numbers, once.numbers)

@@ -1,4 +1,6 @@
-"""Sums add up whatever the order, and say what rows say: every twin that takes sums beside the one with rows."""
+"""Sums add up whatever the order, and say what rows say: every twin that takes sums beside its original."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -41,7 +43,7 @@ def same(one, other):
 def test_any_split_merged_in_any_order_gives_the_sums_of_all_rows(seed, cuts, random):
     predictions = random_predictions(seed, 60)
     edges = [0, *sorted(cuts), 60]
-    parts = [count(part(predictions, a, b), "top", BINS) for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [count(part(predictions, a, b), "top", BINS) for a, b in pairwise(edges)]
     random.shuffle(parts)
     from_left, from_right = parts[0], parts[-1]
     for each in parts[1:]:

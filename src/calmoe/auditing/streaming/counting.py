@@ -34,7 +34,7 @@ def count(predictions: Predictions, of: Of, bins: int) -> Sums:
     noise = routing**2 * answers * (1 - answers)
     return Sums(
         totals={
-            "rows": np.array(len(seen)),
+            "rows": np.array([len(seen)]),
             "bins": np.stack(_tally(seen, index, bins)),
             "labels": _by_label(predictions, of),
             "classwise": in_cells(classwise_cells(predictions, bins), predictions.num_classes * bins),
@@ -45,7 +45,7 @@ def count(predictions: Predictions, of: Of, bins: int) -> Sums:
             "balances": np.stack([pull.sum(0), (pull**2).sum(0), noise.sum(0)], axis=1),
         },
         peaks={
-            "unlike": np.array(farthest_from_experts(predictions)),
+            "unlike": np.array([farthest_from_experts(predictions)]),
             "heaviest": heaviest,
             "routing": np.stack([routing.max(0), -routing.min(0)], axis=1),
         },

@@ -168,7 +168,7 @@ def _other(shard: Shard, first: Shard) -> str:
     if shard.place.shards != first.place.shards:
         return f"it is one of {shard.place.shards}, not of {first.place.shards}"
     ours, theirs = asdict(shard.task), asdict(first.task)
-    named = {"files": "other files", "footers": "the files have changed", "metadata": "other classes"}
+    named = {"files": "other files", "footers": "the files have changed", "metadata": "other classes or columns"}
     key = next(key for key in ours if ours[key] != theirs[key])
     return named.get(key, f"--{'sample' if key == 'most' else key} is {ours[key]}, not {theirs[key]}")
 

@@ -42,10 +42,10 @@ class GroupColumn(NamedTuple):
 class Sums:
     """What one pass leaves of all rows (`counting.count`): totals and group columns add, peaks are maxima.
 
-    >>> one, two = (Sums(totals={"rows": np.array(n)}, peaks={"unlike": np.array(n / 10)}) for n in (1, 2))
+    >>> one, two = (Sums(totals={"rows": np.array([n])}, peaks={"unlike": np.array([n])}) for n in (1, 2))
     >>> both = one.merge(two)
-    >>> int(both.totals["rows"]), float(both.peaks["unlike"])
-    (3, 0.2)
+    >>> both.rows, both.peaks["unlike"]
+    (3, array([2]))
     """
 
     totals: dict[str, np.ndarray]
@@ -54,7 +54,7 @@ class Sums:
 
     @property
     def rows(self) -> int:
-        return int(self.totals["rows"])
+        return int(self.totals["rows"][0])
 
     def merge(self, other: "Sums") -> "Sums":
         """The sums of both; the order of merging changes nothing but the last digits."""

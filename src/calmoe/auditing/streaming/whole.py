@@ -50,7 +50,7 @@ def on_all_rows(report: AuditReport, sums: Sums, sample: Sample) -> AuditReport:
     return replace(
         report,
         rows=rows,
-        unlike=float(sums.peaks["unlike"]),
+        unlike=float(sums.peaks["unlike"][0]),
         routed=bool((largest + least > 1e-6).any()),
         surface=Surface(diagram=_diagram(Tally(*sums.totals["bins"]), level)),
         skill=_skill(report.skill, sums.totals["labels"], level),
