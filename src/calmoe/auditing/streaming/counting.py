@@ -53,6 +53,25 @@ def count(predictions: Predictions, of: Of, bins: int) -> Sums:
     )
 
 
+def shapes(classes: int, experts: int, of: Of, bins: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of all totals and peaks."""
+    gaps = (experts, len(WeightedGaps._fields), bins)
+    return {
+        "rows": (1,),
+        "bins": (len(Tally._fields), bins),
+        "labels": (5, classes if of == "top" else 2),
+        "classwise": (4, classes * bins),
+        "experts": (4, experts * bins),
+        "views": gaps,
+        "regions": gaps,
+        "shares": (experts, 2),
+        "balances": (experts, 3),
+        "unlike": (1,),
+        "heaviest": (experts, bins),
+        "routing": (experts, 2),
+    }
+
+
 def _tally(seen: Configurations, cell: np.ndarray, size: int) -> Tally:
     residual = seen.residual
 

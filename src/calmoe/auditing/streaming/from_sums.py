@@ -20,10 +20,10 @@ def mean_from(total: float, squares: float, rows: int, level: float) -> Estimate
     return normal(total / rows, (variance / rows) ** 0.5, level)
 
 
-def spread_from(total: float, squares: float, noise: float, rows: int) -> float:
+def spread_from(total: float, squares: float, noise: float, rows: int, rare: float = RARE) -> float:
     """`spread`, from Σ v, Σ v² and Σ noise."""
     centred = max(squares - total**2 / rows, 0.0) * rows / max(rows - 1, 1)
-    return (max(centred, min(noise, RARE)) + 0.5) ** 0.5 / rows
+    return (max(centred, min(noise, rare)) + 0.5) ** 0.5 / rows
 
 
 class WeightedGaps(NamedTuple):
@@ -57,14 +57,14 @@ class WeightedGaps(NamedTuple):
         return total**2 / float(self.weight_square.sum()) if total > 0 else 0.0
 
 
-def binned_gap_from(sums: WeightedGaps, heaviest: np.ndarray, level: float) -> Estimate:
-    """`binned_gap`, from sums and the largest weight in each bin [B]."""
+def binned_gap_from(sums: WeightedGaps, heaviest: np.ndarray, level: float, rare: float = RARE) -> Estimate:
+    """`binned_gap`, from sums and the largest weight in each bin [B]; rare: errors, as RARE."""
     total = sums.weight.sum()
     means = sums.gap / total
     crossed = np.outer(means, sums.crossed)
     covariance = np.diag(sums.gap_square) - crossed - crossed.T
     covariance += np.outer(means, means) * sums.weight_square.sum()
-    expected = np.minimum(sums.noise, RARE * heaviest**2)
+    expected = np.minimum(sums.noise, rare * heaviest**2)
     imagined = 0.25 * heaviest**2 + np.maximum(expected - sums.gap_square, 0.0)
     used = sums.weight_square > 0
     covariance = np.where(np.outer(used, used), covariance + np.diag(imagined), 0.0)

@@ -23,7 +23,7 @@ Passed = Callable[[int], None]
 
 def pass_over(source: Source, task: Task, place: Place = WHOLE, passed: Passed = lambda rows: None) -> Shard:
     """Read the rows of one shard once, and keep their sums and their part of the sample."""
-    draw, sums = Draw(task.most, task.seed), None
+    draw, sums = Draw(task.most, task.rows, task.seed), None
     with threadpool_limits(1):
         for first, predictions in source.batches(*place.bounds(task.rows)):
             part = count(predictions, task.of, task.bins)
@@ -41,6 +41,8 @@ def report_on(whole: Shard, *, level: float = LEVEL, progress: Progress = silent
     Where the sample is the whole table, this is the audit in memory.
     """
     task, sample = whole.task, whole.sample
+    if sample is None:
+        raise InputError("the sample is empty: give more rows to it with --sample")
     report = audit(
         sample.predictions, of=task.of, bins=task.bins, level=level, seed=task.seed, progress=progress
     )

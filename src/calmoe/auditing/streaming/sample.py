@@ -45,7 +45,7 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 def smallest(samples: Sequence[Sample], most: int, seed: int) -> Sample:
     """The rows of all samples with the smallest keys, at most so many, in the order of the table."""
-    parts = sorted(samples, key=lambda sample: int(sample.numbers[0]) if len(sample.numbers) else -1)
+    parts = sorted(samples, key=lambda sample: int(sample.numbers[0]))
     whole = Sample(
         np.concatenate([part.numbers for part in parts]), _together([part.predictions for part in parts])
     )
@@ -56,28 +56,40 @@ def smallest(samples: Sequence[Sample], most: int, seed: int) -> Sample:
 
 
 class Draw:
-    """Draws a sample while rows pass by; holds at most one and a half times as many rows."""
+    """Draws a sample while rows pass by, of a table of so many rows.
 
-    def __init__(self, most: int, seed: int) -> None:
+    Only rows with keys up to a limit are kept, hardly more than are wanted. The limit hangs on the numbers of
+    rows alone, and among all rows of the table there are enough below it.
+    """
+
+    def __init__(self, most: int, rows: int, seed: int) -> None:
         self.most, self.seed = most, seed
+        self.limit = limit(most, rows)
         self.parts: list[Sample] = []
-        self.limit = LARGEST  # rows with larger keys are out already
 
     def add(self, first: int, predictions: Predictions) -> None:
         """Rows of the table from number `first` on."""
         numbers = np.arange(first, first + len(predictions))
         kept = keys(numbers, self.seed) <= self.limit
-        if kept.all():
-            self.parts.append(Sample(numbers, predictions))
-        elif kept.any():
-            self.parts.append(Sample(numbers, predictions).take(kept))
-        if sum(len(part.numbers) for part in self.parts) > self.most + max(self.most // 2, 2**14):
-            self.parts = [self.sample()]
-            self.limit = keys(self.parts[0].numbers, self.seed).max()
+        if kept.any():
+            whole = Sample(numbers, predictions)
+            self.parts.append(whole if kept.all() else whole.take(kept))
 
-    def sample(self) -> Sample:
-        """What was drawn so far."""
-        return smallest(self.parts, self.most, self.seed)
+    def sample(self) -> Sample | None:
+        """What was drawn; None where no row was."""
+        return smallest(self.parts, self.most, self.seed) if self.parts else None
+
+
+def limit(most: int, rows: int) -> np.uint64:
+    """A key that is larger than the `most` smallest of so many, but once in ten million tables.
+
+    So many keys are below it on average as are wanted, six standard deviations and ten more.
+
+    >>> int(limit(200_000, 20_000_000)) / 2**64 * 20_000_000 < 203_000
+    True
+    """
+    enough = most + 6 * most**0.5 + 10
+    return LARGEST if enough >= rows else np.uint64(int(2**64 * (enough / rows)))
 
 
 def _together(parts: Sequence[Predictions]) -> Predictions:

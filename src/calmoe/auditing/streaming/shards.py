@@ -16,6 +16,7 @@ import safetensors.numpy
 import torch
 
 from calmoe.auditing.event import judged_class
+from calmoe.auditing.streaming.counting import shapes
 from calmoe.auditing.streaming.sample import Sample, smallest
 from calmoe.auditing.streaming.source import Source
 from calmoe.auditing.streaming.sums import GroupColumn, Sums
@@ -25,7 +26,7 @@ from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 from calmoe.tensor_files import read_tensors
-from calmoe.validation import unique_keys
+from calmoe.validation import parse_json
 
 FORMAT = "calmoe-sums-1"
 KIND = ".sums"
@@ -91,12 +92,12 @@ WHOLE = Place(1, 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """The sums and the sample of one range of rows."""
+    """The sums of one range of rows, and those of its rows that the sample of the table holds, if any."""
 
     task: Task
     place: Place
     sums: Sums
-    sample: Sample
+    sample: Sample | None
 
     def save(self, path: Path) -> None:
         """One file, whole or not at all."""
@@ -109,7 +110,7 @@ class Shard:
                 name: [column.kind, None if column.values is None else list(column.values)]
                 for name, column in self.sums.groups.items()
             },
-            "words": _words(self.sample.predictions),
+            "columns": [] if self.sample is None else list(self.sample.predictions.groups),
         }
         note = json.dumps(header | {"digest": _digest(header, tensors)})
         write_whole(path, safetensors.numpy.save(tensors, {"calmoe": note}))
@@ -122,16 +123,15 @@ class Shard:
                 raise InputError("no such file: `calmoe audit-shard` writes it")
             tensors, notes = read_tensors(path)
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            try:
-                header = json.loads(notes["calmoe"], object_pairs_hook=unique_keys)
-                if header["format"] != FORMAT:
-                    raise InputError("written by another version of calmoe: run `calmoe audit-shard` again")
-                whole = header.pop("digest") == _digest(header, arrays)
-            except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError):
-                raise InputError("not what `calmoe audit-shard` writes") from None
-            if not whole:
+            header = parse_json(notes.get("calmoe", "{}").encode())
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise InputError("not what this version of `calmoe audit-shard` writes")
+            if header.pop("digest", None) != _digest(header, arrays):
                 raise InputError("damaged: run `calmoe audit-shard` again")
-            return _shard(header, arrays)
+            try:
+                return _shard(header, arrays)
+            except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+                raise InputError("not what `calmoe audit-shard` writes") from None
 
 
 def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
@@ -159,7 +159,8 @@ def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
     sums = first.sums
     for _, shard in ordered[1:]:
         sums = sums.merge(shard.sums)
-    sample = smallest([shard.sample for _, shard in ordered], first.task.most, first.task.seed)
+    samples = [shard.sample for _, shard in ordered if shard.sample is not None]
+    sample = smallest(samples, first.task.most, first.task.seed) if samples else None
     return Shard(task=first.task, place=WHOLE, sums=sums, sample=sample)
 
 
@@ -168,7 +169,11 @@ def _other(shard: Shard, first: Shard) -> str:
     if shard.place.shards != first.place.shards:
         return f"it is one of {shard.place.shards}, not of {first.place.shards}"
     ours, theirs = asdict(shard.task), asdict(first.task)
-    named = {"files": "other files", "footers": "the files have changed", "metadata": "other classes or columns"}
+    named = {
+        "files": "other files",
+        "footers": "the files have changed",
+        "metadata": "other classes or columns",
+    }
     key = next(key for key in ours if ours[key] != theirs[key])
     return named.get(key, f"--{'sample' if key == 'most' else key} is {ours[key]}, not {theirs[key]}")
 
@@ -177,25 +182,26 @@ def _other(shard: Shard, first: Shard) -> str:
 
 
 def _tensors(shard: Shard) -> dict[str, np.ndarray]:
-    sums, predictions = shard.sums, shard.sample.predictions
+    sums = shard.sums
     tensors = {f"total.{name}": values for name, values in sums.totals.items()}
     tensors |= {f"peak.{name}": values for name, values in sums.peaks.items()}
     columns = enumerate(sums.groups.values())
     tensors |= {f"tally.{i}": np.stack([*c.values.values()]) for i, c in columns if c.values is not None}
-    tensors |= {f"sample.{name}": part.numpy() for name, part in predictions.output._asdict().items()}
-    tensors |= {"sample.numbers": shard.sample.numbers, "sample.labels": predictions.known_labels.numpy()}
-    for i, column in enumerate(predictions.groups.values()):
-        codes = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "U" else column
-        tensors[f"sample.group.{i}"] = codes
+    tensors |= {} if shard.sample is None else _sample_tensors(shard.sample)
     return {name: values.copy(order="C") for name, values in tensors.items()}
 
 
-def _words(predictions: Predictions) -> dict[str, list[str] | None]:
-    """The different words of each column of words, None for columns of numbers."""
-    return {
-        name: np.unique(column).tolist() if column.dtype.kind == "U" else None
-        for name, column in predictions.groups.items()
-    }
+def _sample_tensors(sample: Sample) -> dict[str, np.ndarray]:
+    """Words become numbers; what these stand for is UTF-8, with NUL, which no word holds, between them."""
+    predictions = sample.predictions
+    tensors = {f"sample.{name}": part.numpy() for name, part in predictions.output._asdict().items()}
+    tensors |= {"sample.numbers": sample.numbers, "sample.labels": predictions.known_labels.numpy()}
+    for i, column in enumerate(predictions.groups.values()):
+        if column.dtype.kind == "U":
+            words, column = np.unique(column, return_inverse=True)
+            tensors[f"sample.words.{i}"] = np.frombuffer("\0".join(words).encode(), np.uint8)
+        tensors[f"sample.group.{i}"] = column
+    return tensors
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str:
@@ -208,12 +214,10 @@ def _digest(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str
 
 
 def _shard(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard:
-    """The shard in a file whose digest is right: calmoe wrote it as it is."""
+    """The shard in a file."""
 
     def under(prefix: str) -> dict[str, np.ndarray]:
-        return {
-            name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)
-        }
+        return {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
 
     groups = {
         name: GroupColumn(
@@ -221,21 +225,28 @@ def _shard(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard
         )
         for i, (name, (kind, names)) in enumerate(header["groups"].items())
     }
-    task = header["task"]
+    task = Task(**{**header["task"], "files": tuple((name, rows) for name, rows in header["task"]["files"])})
+    sums = Sums(totals=under("total."), peaks=under("peak."), groups=groups)
+    sample = _sample(header["columns"], arrays, task.metadata) if "sample.numbers" in arrays else None
+    classes, experts = sums.totals["classwise"].shape[1] // task.bins, len(sums.totals["shares"])
+    expected = shapes(classes, experts, task.of, task.bins)
+    if {name: values.shape for name, values in {**sums.totals, **sums.peaks}.items()} != expected:
+        raise InputError("not what `calmoe audit-shard` writes")
+    return Shard(task=task, place=Place(*header["place"]), sums=sums, sample=sample)
+
+
+def _sample(columns: list[str], arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]) -> Sample:
+    def column(i: int) -> np.ndarray:
+        values = arrays[f"sample.group.{i}"]
+        if f"sample.words.{i}" not in arrays:
+            return values
+        words = arrays[f"sample.words.{i}"].tobytes().decode().split("\0")
+        return np.array(words)[values]
+
     predictions = Predictions(
         output=MixtureOutput(*(torch.from_numpy(arrays[f"sample.{name}"]) for name in PARTS)),
         labels=torch.from_numpy(arrays["sample.labels"]),
-        groups={
-            name: arrays[f"sample.group.{i}"]
-            if words is None
-            else np.array(words)[arrays[f"sample.group.{i}"]]
-            for i, (name, words) in enumerate(header["words"].items())
-        },
-        metadata=task["metadata"],
+        groups={name: column(i) for i, name in enumerate(columns)},
+        metadata=metadata,
     )
-    return Shard(
-        task=Task(**{**task, "files": tuple((name, rows) for name, rows in task["files"])}),
-        place=Place(*header["place"]),
-        sums=Sums(totals=under("total."), peaks=under("peak."), groups=groups),
-        sample=Sample(arrays["sample.numbers"], predictions),
-    )
+    return Sample(arrays["sample.numbers"], predictions)

@@ -16,7 +16,7 @@ from calmoe.auditing.sections.calibration import FEWEST_EFFECTIVE, Aggregate, Ex
 from calmoe.auditing.sections.groups import MOST_GROUPS, Group, Groups, judged
 from calmoe.auditing.sections.reliability import Diagram, Surface
 from calmoe.auditing.sections.skill import Skill
-from calmoe.auditing.statistics.estimates import NONE, Estimate, normal, proportion, within
+from calmoe.auditing.statistics.estimates import NONE, RARE, Estimate, normal, proportion, within
 from calmoe.auditing.statistics.gaps import ROWS, Cells
 from calmoe.auditing.streaming.counting import classwise_cells, expert_cells
 from calmoe.auditing.streaming.from_sums import (
@@ -158,13 +158,13 @@ def _some(sample: Predictions, cells: Callable[[Predictions], Cells]) -> Iterato
         yield cells(sample.take(chosen[start : start + CHUNK]))
 
 
-def _ece(tally: Tally, level: float) -> Estimate:
-    return binned_gap_from(WeightedGaps.even(tally), (tally.rows > 0).astype(np.float64), level)
+def _ece(tally: Tally, level: float, rare: float = RARE) -> Estimate:
+    return binned_gap_from(WeightedGaps.even(tally), (tally.rows > 0).astype(np.float64), level, rare)
 
 
-def _balance(tally: Tally, level: float) -> Estimate:
+def _balance(tally: Tally, level: float, rare: float = RARE) -> Estimate:
     gap, square, noise, rows = tally.gap.sum(), tally.square.sum(), tally.noise.sum(), int(tally.rows.sum())
-    error = spread_from(float(gap), float(square), float(noise), rows)
+    error = spread_from(float(gap), float(square), float(noise), rows, rare)
     return within(normal(float(gap) / rows, error, level), -1.0, 1.0)
 
 
@@ -219,7 +219,8 @@ def _named(column: str, own: GroupColumn, bins: int) -> dict[str, Tally]:
 
 def _group(column: str, name: str, tally: Tally, level: float) -> Group:
     rows = int(tally.rows.sum())
-    ece, balance = (_ece(tally, level), _balance(tally, level)) if rows else (NONE, NONE)
+    rare = RARE  # as `sections.groups` takes it
+    ece, balance = (measure(tally, level, rare) if rows else NONE for measure in (_ece, _balance))
     return Group(
         name=name,
         column=column,
