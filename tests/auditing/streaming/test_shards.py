@@ -1,16 +1,19 @@
 """Shards in files: what was written is what is read, and what does not belong together is refused."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from calmoe.auditing.streaming.files import merge_files, shard_file
 from calmoe.auditing.streaming.run import pass_over
-from calmoe.auditing.streaming.shards import Place, Shard, Task
+from calmoe.auditing.streaming.shards import Place, Shard, Task, _digest
 from calmoe.auditing.streaming.source import Source
 from calmoe.errors import InputError
 from calmoe.formats import Columns
+from calmoe.tensor_files import read_tensors
 from command_line import calmoe, refused
 from streaming_tables import part, random_predictions, write
 
@@ -114,6 +117,27 @@ def test_a_damaged_file_is_refused(folder):
         with pytest.raises(InputError, match=r"2\.sums: "):
             Shard.load(path)
     assert "no such file" in refused("audit-merge", folder / "4.sums")
+
+
+@pytest.mark.parametrize("change", ["no bins", "other shape", "no place", "no labels", "half precision"])
+def test_a_forged_file_is_refused(folder, change):
+    path = folder / "2.sums"
+    tensors, notes = read_tensors(path)
+    arrays, header = {name: each.numpy() for name, each in tensors.items()}, json.loads(notes["calmoe"])
+    header.pop("digest")
+    if change == "no bins":
+        del arrays["total.bins"]
+    elif change == "other shape":
+        arrays["total.views"] = arrays["total.views"][:1]
+    elif change == "no place":
+        del header["place"]
+    elif change == "no labels":
+        del arrays["sample.labels"]
+    else:
+        arrays["sample.labels"] = arrays["sample.labels"].astype(np.float16) + np.float16(0.5)
+    note = json.dumps(header | {"digest": _digest(header, arrays)})
+    path.write_bytes(safetensors.numpy.save(arrays, {"calmoe": note}))
+    assert "2.sums: " in refused("audit-merge", path)
 
 
 def test_bad_options_are_refused_before_the_work(folder):

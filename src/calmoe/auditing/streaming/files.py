@@ -22,6 +22,7 @@ from calmoe.files import legible
 from calmoe.formats import NOTE, Columns
 from calmoe.ownership import owned
 from calmoe.progress_bar import progress_bar
+from calmoe.render.wording import listed
 
 FEWEST = 1000  # rows of a sample: with fewer there is next to nothing to learn from
 SAMPLE_BYTES = 2**30
@@ -133,18 +134,23 @@ def _written(whole: Shard, out: Path | None, level: float) -> Outcome:
         bar.update(task, description="writing")
         page = None if out is None else report.save(out, _origin(whole.task))
     notes = [f"{_named(whole.task)}: {whole.task.metadata[NOTE]}"] if NOTE in whole.task.metadata else []
-    return report, page, [*notes, *_sampled(report)]
+    return report, page, [*notes, *_sampled(report, out)]
 
 
-def _sampled(report: AuditReport) -> list[str]:
-    if report.sampled is None:
-        return []
+def _sampled(report: AuditReport, out: Path | None) -> list[str]:
+    """What rests on the sample, and where to find what it fitted."""
     sample = report.sampled
-    whole = [name for name, text in sample.numbers.items() if text == EVERYTHING]
-    return [
-        f"reliability, accuracy, log loss, groups and ECE rest on all {report.rows:,} rows; "
-        f"{', '.join(whole)}, AUROC, smooth and equal-mass ECE on a sample of {sample.rows:,} of them"
+    if sample is None:
+        return []
+    learned = listed([name for name, text in sample.numbers.items() if text == EVERYTHING])
+    notes = [
+        f"reliability, accuracy, log loss, groups and ECE rest on all {report.rows:,} rows; {learned} on a "
+        f"sample of {sample.rows:,} of them"
     ]
+    if report.verdict.action.kind == "repair":
+        where = "repair.json in the folder of --out" if out is None else legible(out / "repair.json")
+        notes.append(f"the repair, fitted on the sample, is {where}: calmoe apply takes it as it is")
+    return notes
 
 
 def _named(task: Task) -> str:

@@ -54,7 +54,7 @@ def on_all_rows(report: AuditReport, sums: Sums, sample: Sample) -> AuditReport:
         routed=bool((largest + least > 1e-6).any()),
         surface=Surface(diagram=_diagram(Tally(*sums.totals["bins"]), level)),
         skill=_skill(report.skill, sums.totals["labels"], level),
-        groups=_groups(sums, report.bins, level),
+        groups=_groups(sums, level),
         aggregate=_aggregate(report, sums, sample.predictions),
         # the numbers of the judged rows in the whole table
         fragility=None if fragility is None else replace(fragility, rows=sample.numbers[fragility.rows]),
@@ -190,12 +190,12 @@ def _ece_under(sums: WeightedGaps, heaviest: np.ndarray, level: float) -> Estima
 # --- groups -------------------------------------------------------------------------------------------------
 
 
-def _groups(sums: Sums, bins: int, level: float) -> Groups:
+def _groups(sums: Sums, level: float) -> Groups:
     """Every group, as `sections.groups` orders and names them."""
     listed = {
         (column, name): tally
         for column, own in sums.groups.items()
-        for name, tally in _named(column, own, bins).items()
+        for name, tally in _named(column, own).items()
     }
     each = 1 - (1 - level) / (2 * max(len(listed), 1))
     largest = sorted(listed, key=lambda key: -int(listed[key].rows.sum()))[:MOST_GROUPS]
@@ -207,7 +207,7 @@ def _groups(sums: Sums, bins: int, level: float) -> Groups:
     return Groups(groups=tuple(groups), unlisted=unlisted)
 
 
-def _named(column: str, own: GroupColumn, bins: int) -> dict[str, Tally]:
+def _named(column: str, own: GroupColumn) -> dict[str, Tally]:
     """The tallies of a column by the names of its groups, in the order of its values."""
     if own.values is None:
         return {}
