@@ -41,6 +41,11 @@ class ParquetRows:
 
     def __init__(self, paths: Sequence[Path], lenient: bool = False) -> None:
         self.lenient = lenient
+        seen: set[Path] = set()
+        for path in paths:
+            if path.resolve() in seen:
+                raise InputError(f"{legible(path)} is given twice: its rows would count twice")
+            seen.add(path.resolve())
         self.files = [_opened(path, lenient) for path in paths]
         if not len(self):
             raise InputError(f"{legible(paths[0])}: there are no rows")

@@ -96,9 +96,15 @@ def test_an_empty_part_is_no_harm(tmp_path):
     full = write(tmp_path / "1.parquet", predictions)
     empty = tmp_path / "2.parquet"
     parquet.write_table(parquet.read_table(full).slice(0, 0), empty)
-    assert len(Source([empty, full, empty], Columns())) == 20
+    assert len(Source([empty, full], Columns())) == 20
     with pytest.raises(InputError, match="there are no rows"):
         Source([empty], Columns())
+
+
+def test_a_file_given_twice_is_refused(tmp_path):
+    path = write(tmp_path / "1.parquet", random_predictions(0, 20))
+    with pytest.raises(InputError, match="given twice"):
+        Source([path, tmp_path / "." / "1.parquet"], Columns())
 
 
 def test_files_with_other_columns_are_refused(tmp_path):

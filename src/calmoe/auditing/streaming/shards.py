@@ -15,6 +15,7 @@ import numpy as np
 import safetensors.numpy
 import torch
 
+from calmoe.arrays import as_numpy
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.streaming.counting import shapes
 from calmoe.auditing.streaming.sample import Sample, smallest
@@ -122,16 +123,16 @@ class Shard:
             if not path.is_file():
                 raise InputError("no such file: `calmoe audit-shard` writes it")
             tensors, notes = read_tensors(path)
-            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+            arrays = {name: as_numpy(tensor) for name, tensor in tensors.items()}
             header = parse_json(notes.get("calmoe", "{}").encode())
             if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise InputError("not what this version of `calmoe audit-shard` writes")
+                raise InputError("not what this version of `calmoe audit-shard` writes: run it again")
             if header.pop("digest", None) != _digest(header, arrays):
                 raise InputError("damaged: run `calmoe audit-shard` again")
             try:
                 return _shard(header, arrays)
-            except (KeyError, TypeError, IndexError, AttributeError, ValueError):
-                raise InputError("not what `calmoe audit-shard` writes") from None
+            except (KeyError, TypeError, IndexError, AttributeError, ValueError, ZeroDivisionError):
+                raise InputError("not what `calmoe audit-shard` writes: run it again") from None
 
 
 def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
@@ -144,7 +145,8 @@ def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
     names: dict[int, str] = {}
     for name, shard in ordered:
         if shard.place.shards != first.place.shards or shard.task != first.task:
-            raise InputError(f"{name} is no shard of the same audit as {leader}: {_other(shard, first)}")
+            why = _other(shard, first)
+            raise InputError(f"{name} is no shard of the same audit as {leader}, {why}: count it again")
         number = shard.place.number
         if number in names:
             raise InputError(f"{names[number]} and {name} are both shard {number}: give each one once")
@@ -167,12 +169,12 @@ def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
 def _other(shard: Shard, first: Shard) -> str:
     """In words what differs."""
     if shard.place.shards != first.place.shards:
-        return f"it is one of {shard.place.shards}, not of {first.place.shards}"
+        return f"but one of {shard.place.shards}, not of {first.place.shards}"
     ours, theirs = asdict(shard.task), asdict(first.task)
     named = {
-        "files": "other files",
+        "files": "but of other files",
         "footers": "the files have changed",
-        "metadata": "other classes or columns",
+        "metadata": "but has other classes or columns",
     }
     key = next(key for key in ours if ours[key] != theirs[key])
     return named.get(key, f"--{'sample' if key == 'most' else key} is {ours[key]}, not {theirs[key]}")
@@ -231,7 +233,7 @@ def _shard(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard
     classes, experts = sums.totals["classwise"].shape[1] // task.bins, len(sums.totals["shares"])
     expected = shapes(classes, experts, task.of, task.bins)
     if {name: values.shape for name, values in {**sums.totals, **sums.peaks}.items()} != expected:
-        raise InputError("not what `calmoe audit-shard` writes")
+        raise ValueError("other shapes")
     return Shard(task=task, place=Place(*header["place"]), sums=sums, sample=sample)
 
 
