@@ -97,7 +97,7 @@ Sample = Annotated[
     int | None,
     typer.Option(
         metavar="ROWS",
-        help="Of a streamed table, how many rows the learning parts see.  [default: 200000]",
+        help="How many rows of a streamed table the learning parts see; 200,000 if not given.",
     ),
 ]
 
