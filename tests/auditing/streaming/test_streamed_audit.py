@@ -27,7 +27,7 @@ from sizes import at_size
 from streaming_tables import random_predictions, write
 
 FEW = 190  # rows of a sample that nothing is learned from, which makes an audit quick
-ROWS = 3000
+ROWS = 2000
 
 
 def close(one, other, at="report"):
@@ -54,12 +54,12 @@ def streamed(paths, *, most, of="top", shards=1, rows=500, columns=None, level=0
 
 
 def test_it_equals_the_audit_in_memory_where_the_sample_is_the_table(tmp_path):
-    rows, classes, experts = at_size((600, 3, 2), (200_000, 10, 4))
-    path = write(tmp_path / "p.parquet", random_predictions(1, rows, classes, experts), row_group_size=250)
+    rows, classes, experts = at_size((300, 3, 2), (200_000, 10, 4))
+    path = write(tmp_path / "p.parquet", random_predictions(1, rows, classes, experts), row_group_size=120)
     with at_size(hastily(), nullcontext()):
         whole, parts = (
             audit(read_with(path, Columns())),
-            streamed([path], most=rows, shards=3, rows=at_size(150, 2**16)),
+            streamed([path], most=rows, shards=3, rows=at_size(70, 2**16)),
         )
     assert parts.sampled is None
     close(whole.to_dict(), parts.to_dict())
@@ -74,14 +74,15 @@ KINDS = {
     "two classes, of 0": {"classes": 2, "of": 0},
     "no experts": {"classes": 4, "experts": 1},
     "float64": {"dtype": torch.float64},
+    "labels of probability zero": {"impossible": True},
+    "labels of probability zero, of 1": {"impossible": True, "of": 1},
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("impossible", [False, True])
-def test_sums_give_the_numbers_of_all_rows(tmp_path, kind, impossible):
+def test_sums_give_the_numbers_of_all_rows(tmp_path, kind):
     options = dict(KINDS[kind])
-    of = options.pop("of", "top")
+    of, impossible = options.pop("of", "top"), options.pop("impossible", False)
     predictions = random_predictions(len(kind), at_size(ROWS, 200_000), **options)
     if impossible:
         predictions = with_zeros(predictions)
@@ -137,12 +138,12 @@ def test_the_mixture_is_held_against_its_experts_on_all_rows(tmp_path):
 
 
 def test_reweightings_name_rows_of_the_table(tmp_path):
-    path = write(tmp_path / "p.parquet", random_predictions(2, 1500))
+    path = write(tmp_path / "p.parquet", random_predictions(2, 900))
     with hastily():
-        report = streamed([path], most=400)
+        report = streamed([path], most=250)
     whole, saved = read_with(path, Columns()), report.reweightings()
     rows, weights = saved["rows"], saved["configurations.densities"][-1]
-    assert rows.max() >= 400
+    assert rows.max() >= 250
     probs, labels = whole.output.probs[rows], whole.labels[rows]
     expected = report.fragility.configurations.plain_ece[-1]
     assert ece(probs, labels, weights=weights) == pytest.approx(expected, abs=1e-6)
