@@ -18,6 +18,7 @@ from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.figures import draw
 from calmoe.auditing.presentation.page import page
 from calmoe.auditing.presentation.summary import summary
+from calmoe.auditing.sampled import Sampled
 from calmoe.auditing.sections import (
     auditors,
     calibration,
@@ -84,6 +85,7 @@ class AuditReport:
     out_of_order: whether they go with it hardly better than with that of other rows.
     routed: whether the routing differs between rows. verdict: what all of it comes to.
     left_out: by name what the audit left out, and why.
+    sampled: which numbers rest on a sample of the rows; None where all rest on all rows.
 
     >>> from calmoe.worlds.binary import cancelling
     >>> report = audit(cancelling(seed=0).sample(4000, seed=0))
@@ -114,6 +116,7 @@ class AuditReport:
     explorer: Explorer
     left_out: dict[str, str]
     target: Target | None = None
+    sampled: Sampled | None = None
     class_names: tuple[str, ...] | None = field(default=None, metadata=UNSAVED)
 
     def __repr__(self) -> str:
@@ -247,7 +250,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         fields |= findings.fields
         left_out |= findings.left_out
     progress("done", 1.0)
-    unlike = _unlike(material.predictions)
+    unlike = farthest_from_experts(material.predictions)
     return AuditReport(
         rows=len(material.predictions),
         classes=material.predictions.num_classes,
@@ -265,7 +268,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
     )
 
 
-def _unlike(predictions: Predictions) -> float:
+def farthest_from_experts(predictions: Predictions) -> float:
     """The largest |f − Σ_k r_k p_k| over rows and classes."""
     log_probs, log_routing, expert_logs = predictions.output
     return max(

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calmoe.commands.options import FOLDER, Judged, reads_columns
+from calmoe.commands.options import FOLDER, Judged, Sample, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 
 if TYPE_CHECKING:
+    from calmoe.auditing.streaming.files import Outcome
     from calmoe.formats import Columns
 
 
@@ -37,6 +38,23 @@ def audit_command(
     bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = BINS,
     level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = LEVEL,
     seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", metavar="", help="Read a parquet file in parts: it need not fit into memory."
+        ),
+    ] = False,
+    as_one: Annotated[
+        bool,
+        typer.Option("--as-one", metavar="", help="With --stream: several files are parts of one table."),
+    ] = False,
+    sample: Sample = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="With --stream: spread it over a Ray cluster; local starts one."
+        ),
+    ] = None,
 ) -> None:
     """Audit a model's probabilities: are they true, for whom not, what breaks them, and what to do.
 
@@ -53,16 +71,28 @@ def audit_command(
     Example: calmoe audit preds.csv --label y --probs p_cat,p_dog --groups region
 
     Example: calmoe audit vanilla.npz robust.npz --out comparison
+
+    A parquet file larger than memory is streamed: sums of all rows, and a sample that the learning parts see.
+
+    Example: calmoe audit part-*.parquet --stream --as-one --out audit
     """
     from calmoe.arrays import check_bins
     from calmoe.auditing.files import audit_files, compare_files
     from calmoe.auditing.presentation.comparison_page import comparison_lines
 
     check_bins(bins)
-    if len(files) > 1 and (target is not None or labelled_target is not None):
+    targeted = target is not None or labelled_target is not None
+    if stream:
+        _check_streamed(len(files), as_one, targeted)
+    elif as_one or sample is not None or ray is not None:
+        raise InputError("--as-one, --sample and --ray go with --stream: give it as well")
+    if len(files) > 1 and targeted:
         raise InputError("--target goes with one file: audit one model at a time")
     asked: dict[str, Any] = {"out": out, "of": of, "bins": bins, "level": level, "seed": seed}
-    if len(files) > 1:
+    if stream or (len(files) == 1 and not targeted and _too_large(files[0])):
+        report, page, notes = _streamed(files, columns, sample, ray, **asked)
+        lines = report.summary(str(files[0]) if len(files) == 1 else None).split("\n")
+    elif len(files) > 1:
         comparison, page, notes = compare_files(files, columns, **asked)
         lines = comparison_lines(comparison)
     else:
@@ -74,3 +104,38 @@ def audit_command(
         say(line)
     if page is not None:
         say(f"the report is {page}")
+
+
+def _too_large(file: Path) -> bool:
+    """Whether the file is streamed though nobody asked for it; a note says why."""
+    if file.suffix != ".parquet":
+        return False
+    from calmoe.auditing.streaming.memory import why_streamed
+
+    why = why_streamed(file)
+    if why is not None:
+        say(f"note: {file}: {why}")
+    return why is not None
+
+
+def _streamed(
+    files: list[Path], columns: "Columns", sample: int | None, ray: str | None, **asked: Any
+) -> "Outcome":
+    from calmoe.auditing.streaming.files import in_one_process, stream_files
+    from calmoe.auditing.streaming.ray_cluster import on_ray
+    from calmoe.auditing.streaming.run import MOST
+
+    over = in_one_process if ray is None else on_ray(ray)
+    return stream_files(files, columns, sample=MOST if sample is None else sample, over=over, **asked)
+
+
+def _check_streamed(files: int, as_one: bool, targeted: bool) -> None:
+    if files > 1 and not as_one:
+        raise InputError(
+            "--stream takes one file; add --as-one where several are parts of one table, or audit models one "
+            "by one"
+        )
+    if targeted:
+        raise InputError(
+            "--target goes with a file that fits into memory: leave out --stream, and give some of its rows"
+        )

@@ -63,6 +63,14 @@ TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")
 ]
 
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        metavar="ROWS",
+        help="How many rows of a streamed table the learning parts see; 200,000 if not given.",
+    ),
+]
+
 
 def _column_options(
     label: Annotated[

@@ -21,7 +21,7 @@ AFTER_STOPPING = {
     "data": "stopped; the same command goes on where the download ended",
 }
 ORDER = (
-    *("train", "predict", "audit", "repair", "apply", "init"),
+    *("train", "predict", "audit", "audit-shard", "audit-merge", "repair", "apply", "init"),
     *("run", "sweep", "report", "compare", "export", "add", "data"),
 )  # in `calmoe --help`
 

@@ -6,6 +6,7 @@ Without labels, the column `predicted` says what the classes are called. Everyth
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,20 @@ TIE = 1e-6  # by which a predicted class may be behind the most probable one: ro
 
 def mapped(columns: Named, asked: Columns, arrays: bool = False) -> Table:
     """The table in these columns; arrays: whether they are arrays of any shape, as in npz files."""
+    table = as_written(columns, asked, arrays)
+    return mended(table if asked.groups is not None else without_answers(table))
+
+
+def as_written(columns: Named, asked: Columns, arrays: bool = False) -> Table:
+    """The same before anything is repeated or normalised."""
     check_names(list(columns))
-    if not asked.given and _is_standard(columns, arrays):
+    if is_standard(columns, asked, arrays):
         plain = {name: readable(columns, name) for name in columns}
-        table = from_arrays(plain) if arrays else from_columns(plain)
-    else:
-        table = _Reading(columns, asked, arrays).table()
-    return mended(table if asked.groups is not None else _without_answers(table))
+        return from_arrays(plain) if arrays else from_columns(plain)
+    return _Reading(columns, asked, arrays).table()
 
 
-def _without_answers(table: Table) -> Table:
+def without_answers(table: Table) -> Table:
     """The table without the column `predicted`, where that is each row's most probable class: no group.
 
     However the classes are called there: each name must stand for a class of its own, which is no row's
@@ -85,8 +90,10 @@ def mended(table: Table) -> Table:
     return Table(parts, table.groups, table.metadata | {NOTE: "; ".join([*before, *notes])})
 
 
-def _is_standard(columns: Named, arrays: bool) -> bool:
-    """Whether names and labels are as `naming` reads them."""
+def is_standard(columns: Named, asked: Columns, arrays: bool = False) -> bool:
+    """Whether names and labels are as `naming` reads them, and the user says nothing else."""
+    if asked.given:
+        return False
     labels = [columns[name] for name in LABELS if name in columns]
     if len(labels) == 1 and isinstance(labels[0], np.ndarray) and labels[0].dtype.kind in "bU":
         return False
@@ -103,6 +110,17 @@ def _without_class_0(columns: Named) -> bool:
     """Whether columns prob_1, … are there, but no prob_0: a lone one, or classes that count from 1."""
     numbers = [found[1] for name in columns if (found := re.fullmatch(r"prob_([0-9]{1,9})", name))]
     return bool(numbers) and all(int(number) for number in numbers)
+
+
+def label_column(names: Iterable[str], asked: Columns) -> str | None:
+    """The column of labels: the one that the user names, or the one whose name says it."""
+    if asked.label is not None:
+        return asked.label
+    there = set(names)
+    present = [name for name in LABELS if name in there] or [name for name in TRUTH if name in there]
+    if len(present) > 1:
+        raise InputError("there are both `label` and `labels`: keep one, or say which with --label")
+    return present[0] if present else None
 
 
 class _Reading:
@@ -142,15 +160,10 @@ class _Reading:
         return Table(arrays, self._groups(), metadata)
 
     def _truth(self) -> Truth | None:
-        named, there = self.asked.label, self.parts.columns
-        if named is None:
-            present = [name for name in LABELS if name in there] or [name for name in TRUTH if name in there]
-            if len(present) > 1:
-                raise InputError("there are both `label` and `labels`: keep one, or say which with --label")
-            named = present[0] if present else None
-        elif named not in there and self.asked.label_optional:
+        named = label_column(self.parts.columns, self.asked)
+        if named is None or (named not in self.parts.columns and self.asked.label_optional):
             return None
-        return None if named is None else truth_of(named, self.parts.take(named))
+        return truth_of(named, self.parts.take(named))
 
     def _scores(self, truth: Truth | None) -> Scores | None:
         """The mixture's probabilities; None where only its experts are there."""

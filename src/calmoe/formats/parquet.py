@@ -18,7 +18,7 @@ def read(path: Path, budget: Budget, lenient: bool = False) -> Named:
     try:
         with path.open("rb") as stream:  # pyarrow takes no path that is not UTF-8
             file = parquet.ParquetFile(stream)
-            odd = _odd(file)
+            odd = odd_columns(file)
             if odd and not lenient:
                 raise next(iter(odd.values()))
             _check(file, budget)
@@ -42,7 +42,7 @@ def read(path: Path, budget: Budget, lenient: bool = False) -> Named:
         raise InputError(f"not a readable parquet file ({reason})") from None
 
 
-def _odd(file: parquet.ParquetFile) -> dict[str, InputError]:
+def odd_columns(file: parquet.ParquetFile) -> dict[str, InputError]:
     """Columns that are not plain, and what to say of each."""
     check_names(file.schema_arrow.names)
     refusals = {field.name: refuse_kind(field.name, field.type) for field in file.schema_arrow}
@@ -51,17 +51,22 @@ def _odd(file: parquet.ParquetFile) -> dict[str, InputError]:
 
 def _check(file: parquet.ParquetFile, budget: Budget) -> None:
     """Refuse a table that would be too large."""
-    schema, metadata = file.schema_arrow, file.metadata
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    if min((group.num_rows for group in groups), default=0) < 0 or metadata.num_rows != _rows(metadata):
-        raise InputError("not a readable parquet file (its parts do not have the rows that it names)")
+    columns, groups = len(file.schema_arrow), _groups(file)
     pages = sum(max(0, group.total_byte_size) for group in groups)
-    cells = metadata.num_rows * len(schema) * CELL
-    budget.spend(max(pages, cells) + len(schema) * (1 + len(groups)) * COLUMN)
+    cells = rows_of(file) * columns * CELL
+    budget.spend(max(pages, cells) + columns * (1 + len(groups)) * COLUMN)
 
 
-def _rows(metadata: parquet.FileMetaData) -> int:
-    return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+def rows_of(file: parquet.ParquetFile) -> int:
+    """How many rows the file says that it has; an error where its parts do not add up to them."""
+    parts = [group.num_rows for group in _groups(file)]
+    if min(parts, default=0) < 0 or file.metadata.num_rows != sum(parts):
+        raise InputError("not a readable parquet file (its parts do not have the rows that it names)")
+    return int(file.metadata.num_rows)
+
+
+def _groups(file: parquet.ParquetFile) -> list[parquet.RowGroupMetaData]:
+    return [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
 
 
 def _unpacked(file: parquet.ParquetFile, wanted: list[str] | None, budget: Budget) -> pyarrow.Table:

@@ -24,13 +24,14 @@ def page(
     """pictures: PNG bytes and alt text by name; origin: where the predictions come from."""
     explain, sections = Explainer(), list(sections)
     experts = f", {report.num_experts} experts" if report.num_experts > 1 else ""
+    sampled = f"; learned from {report.sampled.rows:,} of the rows" if report.sampled else ""
     first = opening(report, origin.get("file"), explain)
     parts = [_explorer(report, explain)] if report.explorer.factors else []
     shown = sorted(sections, key=lambda section: section.folded)
     parts += [part for section in shown if (part := _part(section, report, pictures, explain)) is not None]
     return Page(
-        title=f"Calibration audit of {origin['file']}" if origin else "Calibration audit",
-        subtitle=f"{report.rows:,} rows, {report.classes} classes{experts}",
+        title=f"Calibration audit of {origin['file']}" if "file" in origin else "Calibration audit",
+        subtitle=f"{report.rows:,} rows, {report.classes} classes{experts}{sampled}",
         opening=first,
         sections=parts,
         facts={**origin, **_facts(report)},
@@ -41,7 +42,12 @@ def page(
 
 
 def _explorer(report: "AuditReport", explain: Explainer) -> PageSection:
-    return PageSection(heading="What could break it", how=explain(HOW), body=explorer_markup(report, explain))
+    return PageSection(
+        heading="What could break it",
+        how=explain(HOW),
+        body=explorer_markup(report, explain),
+        notes=_sampled(report, "explorer"),
+    )
 
 
 def _part(
@@ -60,8 +66,14 @@ def _part(
         part,
         how=explain(str(part.how)),
         body=Html(f"<p>{explain(text)}</p>") if text else None,
+        notes=[*part.notes, *_sampled(report, section.name)],
         shut=section.folded,
     )
+
+
+def _sampled(report: "AuditReport", section: str) -> list[str]:
+    note = None if report.sampled is None else report.sampled.note(section)
+    return [note] if note else []
 
 
 def _own_pictures(
@@ -74,8 +86,13 @@ def _own_pictures(
 
 def _facts(report: "AuditReport") -> dict[str, Fact]:
     left_out = {f"left out: {part}": why for part, why in report.left_out.items()}
+    sampled = report.sampled
+    part = (
+        {} if sampled is None else {"rows of the sample": f"{sampled.rows:,}, drawn by a hash of row numbers"}
+    )
     return {
         "rows": f"{report.rows:,}",
+        **part,
         "classes": str(report.classes),
         "experts": str(report.num_experts) if report.num_experts > 1 else "none",
         "event": "the predicted class is right" if report.of == "top" else f"the label is {report.judged}",
