@@ -52,8 +52,8 @@ class Source:
             written = without_answers(written)
             if PREDICTED in written.groups:
                 raise InputError(
-                    f"the column {PREDICTED!r} is not each row's most probable class: say with --groups whether "
-                    "it is a group"
+                    f"the column {PREDICTED!r} is not each row's most probable class: name the groups with "
+                    "--groups"
                 )
         table = mended(written)
         if any(table.arrays[name] is not written.arrays[name] for name in NORMALISED if name in table.arrays):
