@@ -34,7 +34,8 @@ myst_dmath_double_inline = True
 # Tutorials run once a build; a cell that fails breaks it. Output that repeats in one cell is one block.
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_in_temp = True
+nb_execution_timeout = 300
 nb_merge_streams = True
 
 # The API. Types stand in the signature; `__all__` says what is public.
