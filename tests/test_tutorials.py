@@ -1,4 +1,4 @@
-"""The tutorials' cells run, top to bottom, and draw their figures; `make docs` runs them again, in Jupyter."""
+"""The tutorials' cells run, top to bottom, and draw their figures; `make docs` runs them in Jupyter."""
 
 import re
 from pathlib import Path

@@ -26,7 +26,7 @@ class Page(HTMLParser):
 
 def dead_links(folder: Path) -> list[str]:
     """A line for each link that leads nowhere; addresses elsewhere are not followed."""
-    pages = {file.resolve(): Page(file) for file in folder.rglob("*.html")}
+    pages = {file.resolve(): Page(file) for file in sorted(folder.rglob("*.html"))}
     dead = []
     for file, page in pages.items():
         for link in page.links:
