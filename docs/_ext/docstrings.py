@@ -1,6 +1,7 @@
 """Docstrings as the site shows them: their mathematics is no markup, and results have no constructor."""
 
 import re
+from collections import _tuplegetter
 from typing import Any
 
 QUOTED = re.compile(r"(`[^`]*`)")
@@ -20,8 +21,14 @@ def no_constructor(app: Any, what: str, name: str, thing: Any, options: Any, sig
     return ("", None) if what == "class" and "Attributes:" in doc and "Args:" not in doc else None
 
 
+def no_aliases(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """The fields of a named tuple stand in its docstring already."""
+    return True if isinstance(thing, _tuplegetter) else None
+
+
 def setup(app: Any) -> dict[str, bool]:
     """What Sphinx calls."""
     app.connect("autodoc-process-docstring", plain_bars)
     app.connect("autodoc-process-signature", no_constructor)
+    app.connect("autodoc-skip-member", no_aliases)
     return {"parallel_read_safe": True}

@@ -357,3 +357,4 @@ WORLDS: dict[str, Callable[[int], World]] = {
     "hard-routed": hard_routed,
     "miscalibrated": miscalibrated,
 }
+"""Worlds of two classes by name: functions of a seed."""
