@@ -17,7 +17,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "outside",
     "docstrings",
@@ -27,9 +26,7 @@ highlight_language = "text"
 default_role = "py:obj"  # a name in backticks links to its entry, if it has one
 
 # Markdown. Headings have GitHub's anchors, so that a link works on GitHub and on the site.
-myst_enable_extensions = ["dollarmath", "attrs_inline", "deflist"]
 myst_heading_anchors = 4
-myst_dmath_double_inline = True
 
 # Tutorials run once a build; a cell that fails breaks it. Output that repeats in one cell is one block.
 nb_execution_mode = "cache"
