@@ -2,10 +2,13 @@
 # `make test`: lint, types, import contract, and all tests with small simulations; 9 minutes on two cores, setup included.
 # `make test-slow`: the same with simulations at full size; longer.
 # `make attack`: hostile files, folders and options, and one table of what got through: nothing.
+# `make docs`: the site, docs/_build/html/index.html; a warning or a dead link is an error.
 # `make bench`: speed, as ratios against named rivals.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS_READY := .venv/.docs-ready
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 # pip compiles nothing: without this, where the environment forbids bytecode, each process compiles torch anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -13,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each worker has one core.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: run test test-slow lint attack bench clean
+.PHONY: run test test-slow lint attack docs bench clean
 
 run: $(READY)
 	$(BIN)/calmoe run digits
@@ -41,13 +44,23 @@ endef
 attack: $(READY)
 	PYTHONPATH=tests $(BIN)/python -m attack $(ATTACK)  # such as ATTACK='--only csv --scale 0.1'
 
+docs: $(DOCS_READY)
+	rm -rf docs/_build/html
+	$(BIN)/python -m sphinx -b html -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python docs/_ext/built_links.py docs/_build/html
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
+	@touch $@
+
+$(DOCS_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) -e '.[docs]'
 	@touch $@
 
 clean:
-	rm -rf .venv
+	rm -rf .venv docs/_build docs/repository

@@ -10,15 +10,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+__all__ = ["estimate_statistics", "update_average"]
+
 
 @torch.no_grad()
 def update_average(averages: Sequence[Tensor], weights: Sequence[Tensor], decay: float) -> None:
     """a ← decay · a + (1 − decay) · w, in place.
 
-    >>> average = torch.tensor([1.0])
-    >>> update_average([average], [torch.tensor([2.0])], decay=0.75)
-    >>> average
-    tensor([1.2500])
+    Args:
+        averages: The averages a, changed in place.
+        weights: The present weights w, of the same shapes.
+        decay: How much of the old average stays, between 0 and 1.
+
+    Example:
+        >>> average = torch.tensor([1.0])
+        >>> update_average([average], [torch.tensor([2.0])], decay=0.75)
+        >>> average
+        tensor([1.2500])
     """
     torch._foreach_lerp_(list(averages), [weight.detach() for weight in weights], 1 - decay)
 
@@ -29,8 +37,19 @@ def estimate_statistics(
 ) -> None:
     """Set batch norm's running statistics to their mean over the batches, as the present weights see them.
 
-    `forward` runs the model on a batch, if calling it is not enough. The model is left in training mode or
-    not, as it was; without batch norm nothing happens, and no batch is drawn.
+    The model is left in training mode or not, as it was; without batch norm nothing happens, and no batch is
+    drawn.
+
+    Args:
+        model: The module with batch norm in it.
+        batches: Inputs, one tensor a batch.
+        forward: Runs the model on a batch, if calling it is not enough.
+
+    Example:
+        >>> norm = nn.BatchNorm1d(1)
+        >>> estimate_statistics(norm, [torch.tensor([[1.0], [3.0]]), torch.tensor([[4.0], [8.0]])])
+        >>> norm.running_mean
+        tensor([4.])
     """
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:

@@ -17,22 +17,15 @@ from calmoe.registry import Registry
 from calmoe.views import ALL_VIEWS
 
 __all__ = [
-    "FAMILIES",
-    "GRADIENTS",
     "LOSSES",
     "METHODS",
     "OBJECTIVES",
-    "PACKAGED",
-    "SPARE",
     "Method",
     "Recipe",
     "Setting",
     "card",
-    "check_method",
     "families",
     "in_order",
-    "method_title",
-    "own_settings",
     "register",
     "source",
 ]
@@ -54,8 +47,25 @@ SPARE = (("#332288", "8"), ("#aa4466", "x"), ("#117733", "+"), ("#6e5a2e", "1"))
 class Method:
     """One method: how it trains, what follows training, and how it is shown.
 
-    >>> Method(name="mine", objective="tilted").settings
-    ('eta',)
+    Args:
+        name: What users type, such as "vanilla".
+        title: What tables and figures call it; the name where it is empty.
+        family: Where it stands in tables, one of `FAMILIES`.
+        colour: Of its dots and lines, such as "#0b5fa5"; a spare one where it is empty.
+        marker: Of its dots, as matplotlib names them.
+        head: "mixture" or "single".
+        objective: What it trains on after the warm-up: a name in `OBJECTIVES`.
+        loss: One loss an example: a name in `LOSSES`.
+        gradient: "plain", "rectified" (FGR) or "sharp" (SAM).
+        warmup: The gradient of the warm-up with ERM: "plain", or "sharp" as sharp methods have it.
+        post_hoc: What follows training: None or "per_expert_temperature".
+        weights_of: The method whose trained model this one uses.
+        fixed: Training settings that no run changes, by name.
+        pools_views: Whether its predictions are those over all views, not of the image alone.
+
+    Example:
+        >>> Method(name="mine", objective="tilted").settings
+        ('eta',)
     """
 
     name: str
@@ -233,6 +243,7 @@ def check_method(name: str, method: Any) -> None:
 
 
 METHODS = Registry("method", "calmoe.methods", PACKAGED, check_method)
+"""All methods by name: `register(card)` adds one."""
 
 
 def own_settings() -> dict[str, Setting]:
@@ -247,15 +258,32 @@ def own_settings() -> dict[str, Setting]:
 
 
 def register(method: Method) -> None:
-    """Make a method of one's own known by its name, in this process."""
+    """Make a method of one's own known by its name, in this process.
+
+    Args:
+        method: Its card; an InputError says what is wrong with it.
+
+    Example:
+        >>> register(Method(name="gentle", objective="tilted", fixed={"eta": 0.5}))
+        >>> METHODS["gentle"].title
+        'gentle'
+        >>> del METHODS["gentle"]
+    """
     METHODS.register(getattr(method, "name", ""), method)
 
 
 def card(name: str) -> Method:
     """The card of a method; one that nobody registered has its name for a title.
 
-    >>> card("mine").title, card("vanilla").title
-    ('mine', 'Vanilla MoE')
+    Args:
+        name: The method.
+
+    Returns:
+        Its card.
+
+    Example:
+        >>> card("mine").title, card("vanilla").title
+        ('mine', 'Vanilla MoE')
     """
     return METHODS.get(name) or Method(name=name)
 
@@ -268,8 +296,15 @@ def method_title(name: str) -> str:
 def source(name: str) -> str:
     """The method whose trained model `name` uses: mostly its own.
 
-    >>> source("mocae"), source("robust")
-    ('vanilla', 'robust')
+    Args:
+        name: The method.
+
+    Returns:
+        The name of the method that is trained.
+
+    Example:
+        >>> source("mocae"), source("robust")
+        ('vanilla', 'robust')
     """
     return card(name).weights_of or name
 
@@ -277,8 +312,15 @@ def source(name: str) -> str:
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """The methods named, each once: known ones in the table's order, then others as they come.
 
-    >>> in_order(["mine", "robust", "single", "robust"])
-    ('single', 'robust', 'mine')
+    Args:
+        names: Methods, in any order.
+
+    Returns:
+        The same names in the order of tables.
+
+    Example:
+        >>> in_order(["mine", "robust", "single", "robust"])
+        ('single', 'robust', 'mine')
     """
     named = dict.fromkeys(names)
     return (*(name for name in METHODS if name in named), *(name for name in named if name not in METHODS))
@@ -287,8 +329,15 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 def families(names: Iterable[str]) -> list[list[str]]:
     """The methods named, in order, a list a family.
 
-    >>> families(["robust", "mine", "single"])
-    [['single'], ['robust'], ['mine']]
+    Args:
+        names: Methods, in any order.
+
+    Returns:
+        One list a family, in the order of tables.
+
+    Example:
+        >>> families(["robust", "mine", "single"])
+        [['single'], ['robust'], ['mine']]
     """
     ordered = in_order(names)
     grouped = [[name for name in ordered if card(name).family == family] for family in FAMILIES]

@@ -20,6 +20,8 @@ from calmoe.files import write_json, write_whole
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import check_finite, check_shapes, read_json, whole
 
+__all__ = ["MixtureClassifier", "MixtureHead", "MixtureOutput", "combine"]
+
 SIZES = ("in_features", "num_classes", "num_experts", "router_hidden")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
@@ -27,11 +29,18 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 class MixtureOutput(NamedTuple):
     """What a mixture says about N examples: C classes, K experts, all in log space.
 
-    >>> output = combine(torch.tensor([[0.25, 0.75]]).log(), torch.tensor([[[0.8, 0.2], [0.4, 0.6]]]).log())
-    >>> output.probs
-    tensor([[0.5000, 0.5000]])
-    >>> output.routing
-    tensor([[0.2500, 0.7500]])
+    Attributes:
+        log_probs: The mixture's log-probabilities. [N, C]
+        log_routing: The router's log-weights. [N, K]
+        expert_log_probs: Each expert's log-probabilities. [N, K, C]
+
+    Example:
+        >>> routing, experts = torch.tensor([[0.25, 0.75]]), torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])
+        >>> output = combine(routing.log(), experts.log())
+        >>> output.probs
+        tensor([[0.5000, 0.5000]])
+        >>> output.routing
+        tensor([[0.2500, 0.7500]])
     """
 
     log_probs: Tensor  # [N, C] the mixture
@@ -40,14 +49,17 @@ class MixtureOutput(NamedTuple):
 
     @property
     def probs(self) -> Tensor:
+        """The mixture's probabilities. [N, C]"""
         return self.log_probs.exp()
 
     @property
     def routing(self) -> Tensor:
+        """The router's weights. [N, K]"""
         return self.log_routing.exp()
 
     @property
     def expert_probs(self) -> Tensor:
+        """Each expert's probabilities. [N, K, C]"""
         return self.expert_log_probs.exp()
 
     @property
@@ -61,11 +73,12 @@ class MixtureOutput(NamedTuple):
         return self.log_probs.argmax(dim=1)
 
     def detach(self) -> "MixtureOutput":
+        """The same numbers without a gradient."""
         return MixtureOutput(*(part.detach() for part in self))
 
     @staticmethod
     def of(output: Any) -> "MixtureOutput":
-        """What a model of another library says, if it has the three parts under their names.
+        """log_probs, log_routing and expert_log_probs of any `output` that has them under their names.
 
         >>> from types import SimpleNamespace
         >>> parts = combine(torch.zeros(1, 1), torch.tensor([[[0.25, 0.75]]]).log())._asdict()
@@ -79,7 +92,7 @@ class MixtureOutput(NamedTuple):
 
     @staticmethod
     def cat(outputs: Sequence["MixtureOutput"]) -> "MixtureOutput":
-        """The outputs of several batches as one."""
+        """The `outputs` of several batches as one."""
         return MixtureOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
 
     @staticmethod
@@ -111,9 +124,21 @@ class MixtureOutput(NamedTuple):
 
 
 def combine(log_routing: Tensor, expert_log_probs: Tensor) -> MixtureOutput:
-    """log f = logsumexp_k(log r_k + log f_k), from the routing [N, K] and the experts [N, K, C].
+    """log f = logsumexp_k(log r_k + log f_k).
 
     A class that no routed expert allows has log-probability −inf and gradient zero.
+
+    Args:
+        log_routing: The router's log-weights; their exponentials sum to 1 in each row. [N, K]
+        expert_log_probs: Each expert's log-probabilities. [N, K, C]
+
+    Returns:
+        The mixture with its parts.
+
+    Example:
+        >>> routing, experts = torch.tensor([[0.5, 0.5]]), torch.tensor([[[0.9, 0.1], [0.5, 0.5]]])
+        >>> combine(routing.log(), experts.log()).probs
+        tensor([[0.7000, 0.3000]])
     """
     terms = log_routing.unsqueeze(2) + expert_log_probs
     impossible = terms.detach().amax(dim=1) == -torch.inf  # here logsumexp's own gradient would be NaN
@@ -122,17 +147,23 @@ def combine(log_routing: Tensor, expert_log_probs: Tensor) -> MixtureOutput:
 
 
 class MixtureHead(nn.Module):
-    """K linear experts and a two-layer router on top of features [N, in_features].
+    """K linear experts and a two-layer router on features [N, in_features]: features -> MixtureOutput.
 
-    routing: "soft" (the paper's); "hard" (the leading expert alone answers; the router learns from the soft
-    mixture's gradient, straight through); "top2", "top3", … (the leading experts, renormalised).
-    With one expert there is no router: the head is a plain softmax classifier.
+    With one expert there is no router: the head is a plain softmax classifier. Logarithms are float32 or
+    better whatever the precision of the features, under autocast too.
 
-    Logarithms are float32 or better whatever the precision of the features, under autocast too.
+    Args:
+        in_features: The number of features of a row.
+        num_classes: The number of classes, C.
+        num_experts: The number of experts, K.
+        router_hidden: The width of the router's hidden layer.
+        routing: "soft" (the paper's); "hard" (the leading expert alone answers; the router learns from the
+            soft mixture's gradient, straight through); "top2", "top3", … (the leading experts, renormalised).
 
-    >>> head = MixtureHead(in_features=16, num_classes=3)
-    >>> head(torch.randn(5, 16)).log_probs.shape
-    torch.Size([5, 3])
+    Example:
+        >>> head = MixtureHead(in_features=16, num_classes=3)
+        >>> head(torch.randn(5, 16)).log_probs.shape
+        torch.Size([5, 3])
     """
 
     def __init__(
@@ -166,10 +197,12 @@ class MixtureHead(nn.Module):
 
     @property
     def num_experts(self) -> int:
+        """The number of experts, K."""
         return self.config["num_experts"]
 
     @property
     def num_classes(self) -> int:
+        """The number of classes, C."""
         return self.config["num_classes"]
 
     def forward(self, features: Tensor) -> MixtureOutput:
@@ -206,7 +239,7 @@ class MixtureHead(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "MixtureHead":
-        """The head that `save_pretrained` wrote."""
+        """The head that `save_pretrained` wrote into `folder`."""
         config, weights = _read(folder)
         head = cls(**config)
         _load(head, weights, folder)
@@ -214,11 +247,16 @@ class MixtureHead(nn.Module):
 
 
 class MixtureClassifier(nn.Module):
-    """A backbone and a mixture head: x -> MixtureOutput. The backbone's inputs are passed on as they come.
+    """A backbone and a mixture head: x -> MixtureOutput.
 
-    >>> model = MixtureClassifier(nn.Flatten(), MixtureHead(64, num_classes=10))
-    >>> model(torch.rand(2, 8, 8)).routing.shape
-    torch.Size([2, 4])
+    Args:
+        backbone: A module whose features [N, in_features] the head takes; it gets its inputs as they come.
+        head: The mixture on top.
+
+    Example:
+        >>> model = MixtureClassifier(nn.Flatten(), MixtureHead(64, num_classes=10))
+        >>> model(torch.rand(2, 8, 8)).routing.shape
+        torch.Size([2, 4])
     """
 
     def __init__(self, backbone: nn.Module, head: MixtureHead) -> None:
@@ -240,7 +278,7 @@ class MixtureClassifier(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, backbone: nn.Module) -> "MixtureClassifier":
-        """The classifier that `save_pretrained` wrote, into a backbone of the same architecture."""
+        """What `save_pretrained` wrote into `folder`, on a `backbone` of the same architecture."""
         config, weights = _read(folder)
         model = cls(backbone, MixtureHead(**config))
         _load(model, weights, folder)

@@ -68,10 +68,18 @@ Loss = Callable[[MixtureOutput, Tensor], Tensor]
 def cross_entropy(output: MixtureOutput, labels: Tensor) -> Tensor:
     """L_i = −log f(x_i)_{y_i}. [N]
 
-    >>> from calmoe.mixture import combine
-    >>> output = combine(torch.zeros(1, 1), torch.tensor([[[0.25, 0.75]]]).log())
-    >>> cross_entropy(output, torch.tensor([1]))
-    tensor([0.2877])
+    Args:
+        output: What the mixture says about N examples.
+        labels: The true classes. [N]
+
+    Returns:
+        One loss an example, at most 10⁶ where a label has probability zero. [N]
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(1, 1), torch.tensor([[[0.25, 0.75]]]).log())
+        >>> cross_entropy(output, torch.tensor([1]))
+        tensor([0.2877])
     """
     labels = check_batch(output, labels)
     return -widen(output.log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)).clamp(min=LOG_ZERO)
@@ -80,10 +88,18 @@ def cross_entropy(output: MixtureOutput, labels: Tensor) -> Tensor:
 def brier(output: MixtureOutput, labels: Tensor) -> Tensor:
     """L_i = Σ_c (f(x_i)_c − 1{y_i = c})², between 0 and 2 and never above the cross-entropy. [N]
 
-    >>> from calmoe.mixture import combine
-    >>> output = combine(torch.zeros(1, 1), torch.tensor([[[0.25, 0.75]]]).log())
-    >>> brier(output, torch.tensor([1]))
-    tensor([0.1250])
+    Args:
+        output: What the mixture says about N examples.
+        labels: The true classes. [N]
+
+    Returns:
+        One loss an example. [N]
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(1, 1), torch.tensor([[[0.25, 0.75]]]).log())
+        >>> brier(output, torch.tensor([1]))
+        tensor([0.1250])
     """
     labels = check_batch(output, labels)
     probs = widen(output.log_probs).exp()
@@ -100,11 +116,21 @@ def routing_relevant(
     Regret is L_mix − min_k L_k; disagreement is Σ_k r_k ‖f_k − f‖², the routing-weighted variance of the
     experts' probability vectors.
 
-    >>> from calmoe.mixture import combine
-    >>> experts = torch.tensor([[[0.9, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.2, 0.8]]])
-    >>> output = combine(torch.full((2, 2), 0.5).log(), experts.log())
-    >>> routing_relevant(output, torch.tensor([0, 0]))
-    tensor([False,  True])
+    Args:
+        output: What the mixture says about N examples.
+        labels: The true classes. [N]
+        regret: An example is relevant if the mixture's loss is more than this above its best expert's.
+        disagreement: An example is relevant if the experts disagree by more than this.
+
+    Returns:
+        Whether each example is in A. Boolean [N]
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> experts = torch.tensor([[[0.9, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.2, 0.8]]])
+        >>> output = combine(torch.full((2, 2), 0.5).log(), experts.log())
+        >>> routing_relevant(output, torch.tensor([0, 0]))
+        tensor([False,  True])
     """
     labels = check_batch(output, labels)
     output = MixtureOutput(*map(widen, output))
@@ -159,7 +185,20 @@ def check_batch(output: MixtureOutput, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """A proper loss and how its values over the batch become one number."""
+    """A proper loss and how its values over the batch become one number: objective(output, labels) -> scalar.
+
+    Args:
+        loss: One loss an example, such as `cross_entropy` or `brier`: (output, labels) -> [N].
+
+    Example:
+        >>> class Worst(Objective):
+        ...     def reduce(self, losses, output, labels, group=None):
+        ...         return losses.max()
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.25, 0.75]], [[0.5, 0.5]]]).log())
+        >>> Worst(loss=brier)(output, torch.tensor([1, 1]))
+        tensor(0.5000)
+    """
 
     _: KW_ONLY
     loss: Loss = cross_entropy
@@ -201,12 +240,15 @@ class Objective(ABC):
 
     @abstractmethod
     def reduce(self, losses: Tensor, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
-        """The losses of the batch as one number."""
+        """The `losses` [N] of the batch as one number; objectives that ask have `output` and `labels` too.
+
+        With a process `group` the batch is that of all ranks.
+        """
 
     def gradient_weights(self, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
-        """∂ objective / ∂ L_i at the whole batch: what makes micro-batches exact. [N]
+        """∂ objective / ∂ L_i at the whole batch, of `output` and `labels`: makes micro-batches exact. [N]
 
-        First collect the outputs of all micro-batches without gradient, then give each its share:
+        First collect the outputs of all micro-batches without gradient, then give each its share::
 
             weights = objective.gradient_weights(MixtureOutput.cat(outputs), labels).split(size)
             for x, y, w in zip(micro_x, micro_y, weights):
@@ -214,7 +256,7 @@ class Objective(ABC):
 
         The sum of these gradients is the gradient of the objective on the whole batch, provided that both
         passes compute the same: dropout must draw the same masks, and batch norm, which normalises each
-        micro-batch by itself, keeps whatever difference it makes. With a group the weights carry the factor
+        micro-batch by itself, keeps whatever difference it makes. With a `group` the weights carry the factor
         W that DDP divides by.
         """
         with torch.enable_grad():
@@ -224,7 +266,17 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class ERM(Objective):
-    """The mean loss."""
+    """The mean loss, (1/n) Σ L_i.
+
+    Args:
+        loss: One loss an example: `cross_entropy`, `brier` or your own.
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.25, 0.75]], [[0.5, 0.5]]]).log())
+        >>> ERM(loss=brier)(output, torch.tensor([1, 1]))
+        tensor(0.3125)
+    """
 
     def reduce(self, losses: Tensor, output: MixtureOutput, labels: Tensor, group: Group = None) -> Tensor:
         return mean(losses, group)
@@ -232,7 +284,18 @@ class ERM(Objective):
 
 @dataclass(frozen=True)
 class RobustMoE(Objective):
-    """The paper's Robust MoE: the tilted mean of the whole batch."""
+    """The paper's Robust MoE: the tilted mean Σ q_i L_i of the whole batch, q = softmax(η L).
+
+    Args:
+        eta: How hard the adversary leans on large losses; 0 is the mean. A number, or a tensor.
+        loss: One loss an example: `cross_entropy`, `brier` or your own.
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.25, 0.75]], [[0.5, 0.5]]]).log())
+        >>> RobustMoE(eta=2.0)(output, torch.tensor([1, 1]))
+        tensor(0.5684)
+    """
 
     eta: Tilt = 2.0
 
@@ -244,9 +307,16 @@ class RobustMoE(Objective):
 class RobustFiltered(Objective):
     """The paper's Robust Filtered: the mean, plus the tilted mean over the routing-relevant examples.
 
-    >>> from calmoe import MixtureHead
-    >>> output = MixtureHead(16, num_classes=3)(torch.randn(8, 16))
-    >>> RobustFiltered(eta=2.0)(output, torch.randint(3, (8,))).backward()
+    Args:
+        eta: How hard the adversary leans on large losses; 0 is the mean. A number, or a tensor.
+        regret: As in `routing_relevant`.
+        disagreement: As in `routing_relevant`.
+        loss: One loss an example: `cross_entropy`, `brier` or your own.
+
+    Example:
+        >>> from calmoe import MixtureHead
+        >>> output = MixtureHead(16, num_classes=3)(torch.randn(8, 16))
+        >>> RobustFiltered(eta=2.0)(output, torch.randint(3, (8,))).backward()
     """
 
     eta: Tilt = 2.0
@@ -265,7 +335,18 @@ class RobustFiltered(Objective):
 
 @dataclass(frozen=True)
 class EntropicRisk(Objective):
-    """The entropic risk: the same weights as Robust MoE, without the gradient through them."""
+    """(1/η) log (1/n) Σ exp(η L_i): the same weights as Robust MoE, without the gradient through them.
+
+    Args:
+        eta: How hard the adversary leans on large losses; 0 is the mean. A number, or a tensor.
+        loss: One loss an example: `cross_entropy`, `brier` or your own.
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.25, 0.75]], [[0.5, 0.5]]]).log())
+        >>> EntropicRisk(eta=2.0)(output, torch.tensor([1, 1]))
+        tensor(0.5304)
+    """
 
     eta: Tilt = 2.0
 
@@ -275,7 +356,18 @@ class EntropicRisk(Objective):
 
 @dataclass(frozen=True)
 class CVaR(Objective):
-    """The mean of the worst 1/gamma of the batch."""
+    """The mean of the worst 1/γ of the batch.
+
+    Args:
+        gamma: How rare the worst rows are: 2 is the worse half, 1 the mean.
+        loss: One loss an example: `cross_entropy`, `brier` or your own.
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.25, 0.75]], [[0.5, 0.5]]]).log())
+        >>> CVaR(gamma=2.0)(output, torch.tensor([1, 1]))
+        tensor(0.6931)
+    """
 
     gamma: float = 2.0
 

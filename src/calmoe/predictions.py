@@ -23,6 +23,8 @@ from calmoe.formats.writing import Answers, write_table
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.validation import unique_keys
 
+__all__ = ["Predictions"]
+
 LOGS = {"probs": "log_probs", "routing": "log_routing", "expert_probs": "expert_log_probs"}
 ROWS = 2**18
 """Rows that are checked at a time."""
@@ -32,14 +34,21 @@ ROWS = 2**18
 class Predictions:
     """What a model said about N examples, what was true, and which groups each example belongs to.
 
-    groups: named columns of length N: booleans (a subset such as "hard"), numbers or strings (an attribute
-    such as "domain"). labels: whole numbers of any kind, kept as int64; None for unlabelled data.
     Construction checks everything, except that log_probs is the experts' mixture: a temperature changes it.
 
-    >>> probs = np.array([[0.9, 0.1], [0.3, 0.7]])
-    >>> predictions = Predictions.from_probs(probs, labels=np.array([0, 1]), groups={"hard": [False, True]})
-    >>> len(predictions), predictions.num_classes, predictions.subset("hard").labels
-    (2, 2, tensor([1]))
+    Args:
+        output: Mixture, router and experts in logarithms: [N, C], [N, K], [N, K, C].
+        labels: The true classes, whole numbers of any kind, kept as int64 [N]; None for unlabelled data.
+        groups: Columns of length N by name: booleans (a subset such as "hard"), numbers or strings (an
+            attribute such as "domain").
+        metadata: What else the file should say, as JSON holds it; "classes" are the names of the classes.
+
+    Example:
+        >>> probs = np.array([[0.9, 0.1], [0.3, 0.7]])
+        >>> groups = {"hard": [False, True]}
+        >>> predictions = Predictions.from_probs(probs, labels=np.array([0, 1]), groups=groups)
+        >>> len(predictions), predictions.num_classes, predictions.subset("hard").labels
+        (2, 2, tensor([1]))
     """
 
     output: MixtureOutput
@@ -66,9 +75,16 @@ class Predictions:
         groups: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> "Predictions":
-        """From probabilities: probs [N, C], and routing [N, K] with expert_probs [N, K, C] for a mixture.
+        """From probabilities.
 
-        probs stays as it is, even if it is not the sum of routing x expert_probs (as after a temperature).
+        Args:
+            probs: The model's probabilities [N, C]. They stay as they are, even if they are not the sum of
+                routing × expert_probs (as after a temperature).
+            labels: The true classes. [N]
+            routing: The router's weights [N, K], for a mixture.
+            expert_probs: The experts' probabilities [N, K, C], for a mixture.
+            groups: Columns of length N by name.
+            metadata: As in `Predictions`.
         """
         arrays = {"probs": probs, "routing": routing, "expert_probs": expert_probs, "labels": labels}
         given = {name: as_tensor(values) for name, values in arrays.items() if values is not None}
@@ -79,10 +95,12 @@ class Predictions:
 
     @property
     def num_classes(self) -> int:
+        """The number of classes, C."""
         return self.output.log_probs.shape[1]
 
     @property
     def num_experts(self) -> int:
+        """The number of experts, K."""
         return self.output.log_routing.shape[1]
 
     @property
@@ -122,7 +140,7 @@ class Predictions:
         return as_tensor(column)
 
     def take(self, rows: Array) -> "Predictions":
-        """The given rows (indices or a boolean mask)."""
+        """The given `rows` (indices or a boolean mask)."""
         index = as_tensor(rows)
         return Predictions(
             output=MixtureOutput(*(part[index] for part in self.output)),
@@ -136,7 +154,7 @@ class Predictions:
         return self.take(self.mask(name))
 
     def save(self, path: str | Path) -> None:
-        """Write one file, whole or not at all: safetensors, with log-probabilities in float32, or a table.
+        """Write the file `path`, whole or not at all: safetensors (logarithms, float32), csv or parquet.
 
         A csv or parquet table has a column a class, named prob_CLASS where `metadata["classes"]` names the
         classes, and labels by name; of the metadata it keeps nothing else.
@@ -173,8 +191,10 @@ class Predictions:
 
         Where names of columns leave a doubt, `calmoe.read_predictions` has options that say what they are.
 
-        limit: the bytes of memory that the file may unpack to; by default the number in CALMOE_READ_LIMIT,
-        else 32 times the file's length (at least 64 MiB, at most 8 GiB).
+        Args:
+            path: The file.
+            limit: The bytes of memory that it may unpack to; by default the number in CALMOE_READ_LIMIT, else
+                32 times the file's length (at least 64 MiB, at most 8 GiB).
         """
         with about(path):
             return assemble(read_table(Path(path), limit))

@@ -8,6 +8,8 @@ from calmoe.errors import InputError, about
 from calmoe.formats import Columns, asked, read_table, table_in_memory
 from calmoe.predictions import Predictions, assemble
 
+__all__ = ["read_predictions"]
+
 
 def read_predictions(
     source: Any,
@@ -25,12 +27,12 @@ def read_predictions(
 ) -> Predictions:
     """Read predictions that other tools made: a file (safetensors, npz, csv, parquet) or a table in memory.
 
-    source: a path, a DataFrame (pandas, polars, anything that speaks Arrow) or a dict of arrays. Names that
-    leave no doubt need no option: those that calmoe uses; columns named like the labels' values, with or
-    without `prob_`, `p_` or `proba_` before them; a lone `y_score`. `metadata["read_as"]` says in one line
-    how the columns were read, `metadata["classes"]` what the classes are called.
+    Names that leave no doubt need no option: those that calmoe uses; columns named like the labels' values,
+    with or without `prob_`, `p_` or `proba_` before them; a lone `y_score`. `metadata["read_as"]` says in one
+    line how the columns were read, `metadata["classes"]` what the classes are called.
 
     Args:
+        source: A path, a DataFrame (pandas, polars, anything that speaks Arrow) or a dict of arrays.
         label: The column of labels: class names, or numbers.
         probs: The columns of probabilities, one a class; one alone is about the positive class of two.
         classes: Names of the classes, in the order of the probabilities.
@@ -42,10 +44,14 @@ def read_predictions(
         routing_logits: Whether the routing is given before the softmax.
         limit: The bytes of memory that the file may unpack to, as in `Predictions.load`.
 
-    >>> table = {"y": ["dog", "cat"], "p_cat": [0.2, 0.9], "p_dog": [0.8, 0.1], "site": ["north", "south"]}
-    >>> predictions = read_predictions(table, label="y")
-    >>> predictions.labels, predictions.metadata["classes"]
-    (tensor([1, 0]), ['cat', 'dog'])
+    Returns:
+        The predictions, checked.
+
+    Example:
+        >>> table = {"y": ["dog", "cat"], "p_cat": [0.2, 0.9], "p_dog": [0.8, 0.1]}
+        >>> predictions = read_predictions(table, label="y")
+        >>> predictions.labels, predictions.metadata["classes"]
+        (tensor([1, 0]), ['cat', 'dog'])
     """
     return read_with(
         source,

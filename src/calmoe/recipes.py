@@ -23,7 +23,17 @@ from calmoe.registry import Registry
 
 
 class Setting(NamedTuple):
-    """A number that only one objective reads: `--set NAME=VALUE` changes it."""
+    """A number that only one objective reads: `--set NAME=VALUE` changes it.
+
+    Args:
+        default: Its value where nobody changes it.
+        low: The smallest value allowed.
+        high: The largest value allowed.
+
+    Example:
+        >>> Setting(1.0, low=0.0, high=10.0).default
+        1.0
+    """
 
     default: float
     low: float = 0.0
@@ -31,9 +41,18 @@ class Setting(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """An objective: `make` takes its settings by name, and loss=.
+    """An objective by its settings: `make(**settings, loss=...)` builds it.
 
-    `settings` are fields of `TrainingSettings`; `own` declares those that no other objective has.
+    Args:
+        make: The class of the objective, or a function that returns one.
+        settings: Fields of `TrainingSettings` that it reads, such as ("eta",).
+        own: Settings that no other objective has, by name.
+        robust: Whether it leans on large losses, against a shift.
+
+    Example:
+        >>> from calmoe.objectives import CVaR
+        >>> Recipe(CVaR, settings=("gamma",)).make(gamma=4.0).gamma
+        4.0
     """
 
     make: Callable[..., Objective]
@@ -70,6 +89,8 @@ OBJECTIVES = Registry(
     },
     _check_objective,
 )
+"""Objectives by name: `OBJECTIVES.register(name, Recipe(...))` adds one."""
 LOSSES: Registry[Loss] = Registry(
     "loss", "calmoe.losses", {"cross_entropy": cross_entropy, "brier": brier}, _check_loss
 )
+"""Losses by name: `LOSSES.register(name, function)` adds one."""

@@ -19,6 +19,8 @@ from calmoe.mixture import MixtureOutput
 from calmoe.objectives import check_batch
 from calmoe.reducers import EMPTY
 
+__all__ = ["frequency_filter", "rectified_backward", "rectify", "soft_ece"]
+
 # ITU-T T.81 (JPEG), annex K: quantisation tables for luminance and chrominance
 _LUMINANCE = (
     (16, 11, 10, 16, 24, 40, 51, 61),
@@ -52,13 +54,20 @@ def frequency_filter(
 ) -> Tensor:
     """Take the high frequencies out of a random `fraction` of the batch (at least one image).
 
-    images: [N, 1 or 3, H, W] in [0, 1], before normalisation, any size, on any device. Each chosen image
-    draws one of `qualities` (lower is coarser). variant "published" is the calibrated-MoE authors' quantiser,
-    JPEG tables × (101 − quality)/50; "jpeg" is JPEG's own quantiser at that quality (4:4:4), about twice as
-    coarse, as the FGR authors used it.
+    Args:
+        images: Images in [0, 1], before normalisation, any size, on any device. [N, 1 or 3, H, W]
+        fraction: The share of images to filter.
+        qualities: Each chosen image draws one of them; lower is coarser.
+        variant: "published" is the calibrated-MoE authors' quantiser, JPEG tables × (101 − quality)/50;
+            "jpeg" is JPEG's own at that quality (4:4:4), about twice as coarse, as the FGR authors used it.
+        generator: The source of the draws.
 
-    >>> frequency_filter(torch.rand(8, 3, 20, 28)).shape
-    torch.Size([8, 3, 20, 28])
+    Returns:
+        The images, as many and as large. [N, 1 or 3, H, W]
+
+    Example:
+        >>> frequency_filter(torch.rand(8, 3, 20, 28)).shape
+        torch.Size([8, 3, 20, 28])
     """
     shape = list(images.shape) if isinstance(images, Tensor) else type(images).__name__
     if not isinstance(images, Tensor) or len(shape) != 4 or shape[1] not in (1, 3) or 0 in shape[2:]:
@@ -87,10 +96,20 @@ def soft_ece(
 
     An example belongs to bin b with weight softmax_b(−(confidence − centre_b)² / temperature).
 
-    >>> from calmoe.mixture import combine
-    >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.9, 0.1]], [[0.9, 0.1]]]).log())
-    >>> soft_ece(output, torch.tensor([0, 1]))
-    tensor(0.4000)
+    Args:
+        output: What the mixture says about N examples.
+        labels: The true classes. [N]
+        bins: The number of soft bins.
+        temperature: How soft they are; small is hard.
+
+    Returns:
+        A scalar with a gradient.
+
+    Example:
+        >>> from calmoe.mixture import combine
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.9, 0.1]], [[0.9, 0.1]]]).log())
+        >>> soft_ece(output, torch.tensor([0, 1]))
+        tensor(0.4000)
     """
     labels = check_batch(output, labels)
     if not len(labels):
@@ -108,10 +127,17 @@ def soft_ece(
 def rectify(main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: float = 1e-10) -> list[Tensor]:
     """g − min(0, ⟨g, c⟩) c / (‖c‖² + ε): the main gradient g, less what it takes from calibration c.
 
-    Both are lists of tensors of the same shapes, read as one long vector each.
+    Args:
+        main: The gradient g, a list of tensors read as one long vector.
+        calibration: The gradient c, tensors of the same shapes.
+        epsilon: Keeps the division finite where c is zero.
 
-    >>> rectify([torch.tensor([1.0, 1.0])], [torch.tensor([-2.0, 0.0])])
-    [tensor([0., 1.])]
+    Returns:
+        The rectified gradient, in the shapes of `main`.
+
+    Example:
+        >>> rectify([torch.tensor([1.0, 1.0])], [torch.tensor([-2.0, 0.0])])
+        [tensor([0., 1.])]
     """
     main = [_dense(part) for part in main]
     alike = [_laid_out_like(part, g) for part, g in zip(calibration, main, strict=True)]
@@ -134,9 +160,23 @@ def rectified_backward(
 ) -> None:
     """Like `main_loss.backward()`, with the gradient rectified against `calibration_loss`.
 
-    Sets `.grad` of `parameters` (it does not accumulate). `only` restricts the projection to some of them,
-    the head's say; the others keep the main gradient. The two losses may share one forward pass.
-    DistributedDataParallel does not see these gradients: average `.grad` over the ranks yourself.
+    The two losses may share one forward pass. DistributedDataParallel does not see these gradients: average
+    `.grad` over the ranks yourself.
+
+    Args:
+        main_loss: The objective, a scalar.
+        calibration_loss: What must not get worse, such as `soft_ece`; a scalar.
+        parameters: The parameters whose `.grad` is set (it does not accumulate).
+        only: The parameters to project, the head's say; the others keep the main gradient. All unless given.
+
+    Example:
+        >>> from calmoe import MixtureHead
+        >>> from calmoe.objectives import ERM
+        >>> head, labels = MixtureHead(4, num_classes=2), torch.tensor([0, 1, 1])
+        >>> output = head(torch.ones(3, 4))
+        >>> rectified_backward(ERM()(output, labels), soft_ece(output, labels), head.parameters())
+        >>> all(parameter.grad is not None for parameter in head.parameters())
+        True
     """
     parameters = list(parameters)
     rectified = {id(p) for p in (parameters if only is None else only)}

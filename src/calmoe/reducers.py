@@ -27,8 +27,16 @@ Group = Any  # a torch.distributed process group; the class is missing from buil
 def mean(losses: Tensor, group: Group = None) -> Tensor:
     """(1/n) Σ L_i.
 
-    >>> mean(torch.tensor([1.0, 3.0]))
-    tensor(2.)
+    Args:
+        losses: One loss an example. [N]
+        group: A process group, over whose ranks the batch is spread.
+
+    Returns:
+        A scalar.
+
+    Example:
+        >>> mean(torch.tensor([1.0, 3.0]))
+        tensor(2.)
     """
     losses = _checked(losses)
     return _total(losses, group) / _count(losses, group)
@@ -38,13 +46,22 @@ def tilted_mean(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: G
     """Expected loss under the entropy-balanced adversary: Σ q_i L_i with q = softmax(η L).
 
     Gradients flow through q as well, so training on this is not training on the entropic risk.
-    `where` [N] restricts the adversary to a subset A (static shapes); an empty A gives the plain mean of the
-    batch, as in the authors' code.
 
-    >>> tilted_mean(torch.tensor([1.0, 3.0]), eta=0.0)
-    tensor(2.)
-    >>> tilted_mean(torch.tensor([1.0, 3.0]), eta=2.0)
-    tensor(2.9640)
+    Args:
+        losses: One loss an example. [N]
+        eta: How hard the adversary leans on large losses; 0 is the mean.
+        where: The rows that the adversary may weigh, boolean [N] (static shapes); an empty set gives the
+            plain mean of the batch, as in the authors' code.
+        group: A process group, over whose ranks the batch is spread.
+
+    Returns:
+        A scalar.
+
+    Example:
+        >>> tilted_mean(torch.tensor([1.0, 3.0]), eta=0.0)
+        tensor(2.)
+        >>> tilted_mean(torch.tensor([1.0, 3.0]), eta=2.0)
+        tensor(2.9640)
     """
     losses, eta = _checked(losses), check_tilt(eta)
     if where is None and _is_zero(eta):
@@ -59,8 +76,17 @@ def tilted_mean(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: G
 def entropic_risk(losses: Tensor, eta: Tilt, group: Group = None) -> Tensor:
     """ρ_η = (1/η) log (1/n) Σ exp(η L_i); its gradient is Σ q_i ∇L_i. At η = 0 it is the mean.
 
-    >>> entropic_risk(torch.tensor([1.0, 3.0]), eta=2.0)
-    tensor(2.6625)
+    Args:
+        losses: One loss an example. [N]
+        eta: How hard the adversary leans on large losses.
+        group: A process group, over whose ranks the batch is spread.
+
+    Returns:
+        A scalar.
+
+    Example:
+        >>> entropic_risk(torch.tensor([1.0, 3.0]), eta=2.0)
+        tensor(2.6625)
     """
     losses, eta = _checked(losses), check_tilt(eta)
     if _is_zero(eta):
@@ -79,8 +105,17 @@ def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
     The example at the boundary carries the fractional weight that makes this exactly the CVaR; examples tied
     there share it.
 
-    >>> cvar(torch.tensor([1.0, 2.0, 3.0, 4.0]), gamma=2.0)
-    tensor(3.5000)
+    Args:
+        losses: One loss an example. [N]
+        gamma: The density bound Γ ≥ 1: 1 is the mean, n the largest loss.
+        group: A process group, over whose ranks the batch is spread.
+
+    Returns:
+        A scalar.
+
+    Example:
+        >>> cvar(torch.tensor([1.0, 2.0, 3.0, 4.0]), gamma=2.0)
+        tensor(3.5000)
     """
     losses, n = _checked(losses), _count(losses, group)
     gamma = min(check_gamma(gamma), n)  # all weight on one loss: no larger bound allows more
@@ -98,10 +133,18 @@ def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
 def tilt_weights(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: Group = None) -> Tensor:
     """q_i = exp(η L_i) / Σ_j exp(η L_j): the least-distorted reweighting that raises the loss. [N]
 
-    With a group, these are this rank's weights among all ranks', as numbers: without a gradient.
+    Args:
+        losses: One loss an example. [N]
+        eta: How hard the weights lean on large losses; 0 gives equal weights.
+        where: The rows that take part, boolean [N]; all unless given.
+        group: A process group: these are then this rank's weights among all ranks', without a gradient.
 
-    >>> tilt_weights(torch.tensor([0.0, 0.0, 1.0]), eta=1.0)
-    tensor([0.2119, 0.2119, 0.5761])
+    Returns:
+        Weights that sum to 1. [N]
+
+    Example:
+        >>> tilt_weights(torch.tensor([0.0, 0.0, 1.0]), eta=1.0)
+        tensor([0.2119, 0.2119, 0.5761])
     """
     losses = _checked(losses)
     tilts, _ = _tilts(losses if group is None else losses.detach(), check_tilt(eta), where, group)
@@ -115,8 +158,16 @@ def solve_tilt(losses: Tensor, target: float) -> float:
 
     The tilted mean rises in η with slope Var_q(L), so a bracketed Newton iteration finds it.
 
-    >>> round(solve_tilt(torch.tensor([1.0, 3.0]), target=2.964), 2)
-    2.0
+    Args:
+        losses: One loss an example. [N]
+        target: The adversarial loss to reach, between the mean and the largest loss.
+
+    Returns:
+        η.
+
+    Example:
+        >>> round(solve_tilt(torch.tensor([1.0, 3.0]), target=2.964), 2)
+        2.0
     """
     losses, target = _checked(losses).detach().double(), as_number("target", target)
     _count(losses, None)
@@ -146,8 +197,15 @@ def solve_tilt(losses: Tensor, target: float) -> float:
 def density_ratio_bound(weights: Tensor) -> Tensor:
     """Γ_eff = n / perplexity(q) = exp KL(q‖u): the density-ratio bound of a CVaR adversary of equal support.
 
-    >>> density_ratio_bound(torch.tensor([0.5, 0.5, 0.0, 0.0]))
-    tensor(2.)
+    Args:
+        weights: The adversary's weights q, which sum to 1. [N]
+
+    Returns:
+        Γ_eff, between 1 and n. A scalar.
+
+    Example:
+        >>> density_ratio_bound(torch.tensor([0.5, 0.5, 0.0, 0.0]))
+        tensor(2.)
     """
     weights = _checked(weights, "weights")
     return _count(weights, None) * torch.exp(-torch.special.entr(weights).sum())
@@ -159,8 +217,16 @@ def share_of_negative_weights(losses: Tensor, eta: Tilt) -> Tensor:
     ∇ Σ q_i L_i = Σ q_i (1 + η(L_i − L̄_q)) ∇L_i, so an example more than 1/η below the tilted mean is
     trained uphill. This is how the objective spends its easy examples.
 
-    >>> share_of_negative_weights(torch.tensor([0.0, 0.0, 0.0, 3.0]), eta=2.0)
-    tensor(0.7500)
+    Args:
+        losses: One loss an example. [N]
+        eta: As in `tilted_mean`.
+
+    Returns:
+        The share, a scalar between 0 and 1.
+
+    Example:
+        >>> share_of_negative_weights(torch.tensor([0.0, 0.0, 0.0, 3.0]), eta=2.0)
+        tensor(0.7500)
     """
     losses, eta = _checked(losses).detach(), check_tilt(eta)
     slope = _within(eta, 0.0, losses.dtype)

@@ -18,16 +18,31 @@ from torch import Tensor, nn
 
 from calmoe.arrays import as_number
 
+__all__ = ["sharp_gradients"]
+
 
 def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: float = 0.1) -> Tensor:
-    """Set `.grad` of the model's parameters to the sharp gradient, and return the objective at the weights.
-
-    `objective` is called twice. It returns the objective of the whole batch; or it calls backward itself,
-    once a micro-batch, and returns what it likes: the gradients that it left are then taken. Over several
-    ranks the gradients must be those of the global batch, as DistributedDataParallel leaves them.
+    """Set `.grad` to the gradient at w + ρ g / ‖g‖, and return the objective at the weights w.
 
     Gradients of earlier calls are dropped. Buffers, such as the statistics of batch norm, move in the first
     pass only. A gradient that is zero or not finite moves nothing: the second pass is then as the first.
+
+    Args:
+        objective: A function that returns the objective of the whole batch. It is called twice. Or it calls
+            backward itself, once a micro-batch, and returns what it likes: the gradients that it left are
+            then taken. Over several ranks the gradients must be those of the global batch, as
+            DistributedDataParallel leaves them.
+        model: The module whose parameters move.
+        rho: How far the worst point may lie, ρ ≥ 0; 0 is the plain gradient.
+
+    Returns:
+        The objective at the weights, without a gradient.
+
+    Example:
+        >>> model, rows = torch.nn.Linear(2, 1), torch.ones(4, 2)
+        >>> loss = sharp_gradients(lambda: model(rows).square().mean(), model, rho=0.1)
+        >>> model.weight.grad.shape  # what optimizer.step() takes
+        torch.Size([1, 2])
     """
     rho = as_number("rho", rho, least=0)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

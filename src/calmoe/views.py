@@ -7,12 +7,24 @@ from typing import NamedTuple
 
 from calmoe.errors import InputError
 
+__all__ = ["View", "first_views", "image_views"]
+
 ALL_VIEWS = 0  # as a number of views: as many as the dataset declares
 SHARE = 16  # a view is shifted by this share of the image: 2 of 32 pixels, 14 of 224
 
 
 class View(NamedTuple):
-    """How one copy of an image differs from it."""
+    """How one copy of an image differs from it.
+
+    Attributes:
+        mirrored: Whether left and right are exchanged.
+        down: By how many pixels it is shifted down.
+        right: By how many pixels it is shifted to the right.
+
+    Example:
+        >>> View(mirrored=True, right=2)
+        View(mirrored=True, down=0, right=2)
+    """
 
     mirrored: bool = False
     down: int = 0  # pixels
@@ -20,12 +32,18 @@ class View(NamedTuple):
 
 
 def image_views(size: int, mirrors: bool) -> tuple[View, ...]:
-    """All views of images `size` pixels wide: the image itself, and shifted by a little in four directions.
+    """All views of an image: the image itself, and shifted by a little in four directions.
 
-    mirrors: each of them mirrored too, right after it.
+    Args:
+        size: The image's width in pixels.
+        mirrors: Whether each view comes mirrored too, right after it.
 
-    >>> len(image_views(32, mirrors=True)), len(image_views(8, mirrors=False))
-    (10, 5)
+    Returns:
+        5 or 10 views; the image as it is comes first.
+
+    Example:
+        >>> len(image_views(32, mirrors=True)), len(image_views(8, mirrors=False))
+        (10, 5)
     """
     shift = max(1, size // SHARE)
     shifts = [(0, 0), (-shift, 0), (shift, 0), (0, -shift), (0, shift)]
@@ -34,7 +52,20 @@ def image_views(size: int, mirrors: bool) -> tuple[View, ...]:
 
 
 def first_views(name: str, declared: tuple[View, ...], count: int) -> tuple[View, ...]:
-    """The first `count` of the views that the dataset `name` declares, or all of them (`ALL_VIEWS`)."""
+    """The first `count` of the views that a dataset declares, or all of them (`ALL_VIEWS`).
+
+    Args:
+        name: What the dataset is called, for the message where it has too few.
+        declared: Its views, the image itself first.
+        count: How many to pool; 0 is all.
+
+    Returns:
+        The views to pool.
+
+    Example:
+        >>> first_views("digits", image_views(8, mirrors=False), count=2)
+        (View(mirrored=False, down=0, right=0), View(mirrored=False, down=-1, right=0))
+    """
     if count == ALL_VIEWS:
         return declared
     if count > len(declared):

@@ -78,19 +78,41 @@ SECTIONS: tuple[Section, ...] = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuditReport:
-    """What an audit found; each section's docstring says what it estimates.
+    """What an audit concludes and measures; each section's class says what it estimates.
 
-    unlike: the largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts; after a
-        temperature or a repair it is above zero.
-    out_of_order: whether they go with it hardly better than with that of other rows.
-    routed: whether the routing differs between rows. verdict: what all of it comes to.
-    left_out: by name what the audit left out, and why.
-    sampled: which numbers rest on a sample of the rows; None where all rest on all rows.
+    Attributes:
+        rows: The rows that were audited, N.
+        classes: The number of classes, C.
+        num_experts: The number of experts, K.
+        of: What was judged: "top", or the number of a class.
+        bins: The number of equal-width bins.
+        level: The certainty of intervals.
+        seed: Which rows taught and which were judged.
+        unlike: The largest difference between the mixture's probabilities and Σ_k r_k p_k of its experts;
+            after a temperature or a repair it is above zero.
+        out_of_order: Whether they go with it hardly better than with that of other rows.
+        routed: Whether the routing differs between rows.
+        surface: The reliability diagram.
+        skill: Whether the model knows anything: accuracy, AUROC and log loss beside simple rivals.
+        groups: Every group of the file.
+        aggregate: The mixture and its experts.
+        hidden: What cancels out; None where it was left out.
+        fragility: What other shares of the same rows break; None where it was left out.
+        indicators: Moments of auditors that are bins.
+        hats: Moments of auditors that are hats.
+        certificates: What no shift within a radius exceeds.
+        repair: What mends the probabilities; None where it was left out.
+        explorer: The numbers behind the page's sliders.
+        left_out: By name what the audit left out, and why.
+        target: What to expect of the target, where one was given.
+        class_names: The names of the classes, where they are known.
+        sampled: Which numbers rest on a sample of the rows; None where all rest on all rows.
 
-    >>> from calmoe.worlds.binary import cancelling
-    >>> report = audit(cancelling(seed=0).sample(4000, seed=0))
-    >>> report.aggregate.ece.low, report.hidden.witness.low > 0.05
-    (0.0, True)
+    Example:
+        >>> from calmoe.worlds.binary import cancelling
+        >>> report = audit(cancelling(seed=0).sample(4000, seed=0))
+        >>> report.aggregate.ece.low, report.hidden.witness.low > 0.05
+        (0.0, True)
     """
 
     rows: int
@@ -129,6 +151,7 @@ class AuditReport:
 
     @property
     def verdict(self) -> Verdict:
+        """What all of it comes to."""
         return make_verdict(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,7 +178,7 @@ class AuditReport:
         return {} if self.fragility is None else self.fragility.reweightings()
 
     def save(self, folder: str | Path, origin: Mapping[str, str] | None = None) -> Path:
-        """Write report.html, audit.json, figures/*.png and the sections' own files; return the page's path.
+        """Write report.html, audit.json, `figures/*.png` and the sections' own files; return the page's path.
 
         origin: where the predictions come from, by name, for the page and audit.json. The folder is new,
         empty or an earlier audit's, whose files go; all other files stay. Everything is made before the first
@@ -165,7 +188,7 @@ class AuditReport:
         return Path(folder) / PAGE
 
     def files(self, origin: Mapping[str, str] | None = None) -> dict[str, bytes]:
-        """All that `save` writes, by name."""
+        """All that `save` writes, by name; `origin` as there."""
         from calmoe.render.drawing import rendered  # with matplotlib
 
         origin = dict(origin or {})
@@ -191,15 +214,30 @@ def audit(
     seed: int = 0,
     progress: Progress = silent,
 ) -> AuditReport:
-    """Audit a mixture's probabilities: of="top" judges "the predicted class is right", of=c "the label is c".
+    """Audit a mixture's probabilities: is E[Y | f] = f, for whom is it not, what breaks it, what to do.
 
-    c is the number of a class, or its name where `predictions.metadata["classes"]` has it.
+    No model judges a row that it learned from.
 
-    target: predictions of the same mixture elsewhere, whose accuracy and ECE the audit predicts. Labels of
-    the target never enter a prediction: they stand beside it and test its assumption, as those of
-    labelled_target do, more rows from the same place (see `Target`). progress(section, share) hears which
-    section is at work and which share of all work is done. No model judges a row that it learned from; the
-    seed says which rows teach and which are judged.
+    Args:
+        predictions: What the model said, with labels; 200 rows or more for all sections.
+        target: Predictions of the same mixture elsewhere, whose accuracy and ECE the audit predicts. Its
+            labels never enter a prediction: they stand beside it and test its assumption.
+        labelled_target: More rows from the same place, with labels that test the assumption (see `Target`).
+        of: "top" judges "the predicted class is right", c "the label is c": the number of a class, or its
+            name where `predictions.metadata["classes"]` has it.
+        bins: The number of equal-width bins of confidence.
+        level: The certainty of intervals.
+        seed: Which rows teach and which are judged.
+        progress: Hears progress(section, share): which section is at work, which share of all work is done.
+
+    Returns:
+        The report; its `summary()` says it in words, its `save(folder)` writes the page.
+
+    Example:
+        >>> from calmoe.worlds import miscalibrated
+        >>> report = audit(miscalibrated(seed=0).sample(400, seed=0))
+        >>> report.verdict.truth, report.verdict.side
+        ('off', 'too high')
     """
     material = _checked(predictions, target, labelled_target, of, bins, level, seed)
     with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long

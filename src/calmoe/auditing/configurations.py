@@ -29,7 +29,27 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Configurations:
-    """One event a row and the configuration behind it; float32 where only trees read it, else float64."""
+    """One event Y a row and the configuration S behind it; float32 where only trees read it, else float64.
+
+    Attributes:
+        confidence: f. [N]
+        outcome: Y as 0.0 or 1.0; None without labels. [N]
+        routing: r, float32. [N, K]
+        experts: f_k, float32. [N, K]
+        own_confidence: Expert k's probability of the class that it predicts itself, float32. [N, K]
+        own_outcome: Whether that class is right, bool; None without labels. [N, K]
+        predicted: The class that the mixture predicts. [N]
+        num_classes: The number of classes, C.
+        event: "top": the predicted class is right; c: the label is c.
+        vector: What trees learn of the mixture's vector beside f, float32. [N, A]
+        vectors: What they learn of the experts' vectors beside f_k, float32. [N, B]
+
+    Example:
+        >>> from calmoe import Predictions
+        >>> rows = Predictions.from_probs(np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0, 0]))
+        >>> Configurations.of(rows).residual.round(6)  # right with 0.9, wrong with 0.7
+        array([ 0.1, -0.7])
+    """
 
     confidence: np.ndarray  # [N] f
     outcome: np.ndarray | None  # [N] Y as 0.0 or 1.0; None without labels
@@ -45,7 +65,7 @@ class Configurations:
 
     @classmethod
     def of(cls, predictions: Predictions, of: Of = "top") -> "Configurations":
-        """of="top": the predicted class is right; of=c: the label is c, for the mixture and its experts."""
+        """The rows of `predictions`; of="top": the predicted class is right; of=c: the label is c."""
         if of != "top" and not (isinstance(of, int) and 0 <= of < predictions.num_classes):
             raise InputError(f'of must be "top" or a class in 0..{predictions.num_classes - 1}, got {of!r}')
         n, k = predictions.output.log_routing.shape
@@ -94,6 +114,7 @@ class Configurations:
 
     @property
     def num_experts(self) -> int:
+        """The number of experts, K."""
         return self.routing.shape[1]
 
     @property
@@ -114,11 +135,11 @@ class Configurations:
         return self.confidence * (1 - self.confidence)
 
     def bins(self, bins: int) -> np.ndarray:
-        """The equal-width bin of each confidence. [N]"""
+        """Which of `bins` of equal width each confidence is in. [N]"""
         return width_bins(torch.as_tensor(self.confidence), bins).numpy()
 
     def reliability(self, bins: int) -> Reliability:
-        """How often rows of a confidence come true, bin by bin; an error without labels."""
+        """How often rows of a confidence come true, in each of `bins`; an error without labels."""
         confidence, outcome = torch.as_tensor(self.confidence), torch.as_tensor(self.known_outcome)
         return reliability_of(confidence, outcome, torch.ones_like(confidence), bins=bins)
 

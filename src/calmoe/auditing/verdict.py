@@ -68,16 +68,47 @@ class Elsewhere(NamedTuple):
 class Verdict:
     """What the audit concludes; estimates are those of the sections.
 
-    truth: off, may be true (calibrated predictions could look like this), or not decided (too few rows).
-    side: which way the probabilities are off; slight: surely by less than 3 points. worth: as `Skill.worth`.
-    groups_off: groups that are surely off, worst first; groups_worse: those of them that are surely worse
-    than all rows together; groups_unknown: groups of too few rows.
-    hidden: rows of equal probability differ, on average by `hidden_by` at least; origin: what tells them
-    apart. fragility: whether other shares of the same rows, KL `shift` away, surely double the error (an
-    error below 0.01 counts as 0.01); worst: the error that one of them brings. not_looked_at: why neither was
-    looked for.
-    routed: whether the routing differs between rows at all. elsewhere: of the target, where one was given.
-    mended: the recommended repair.
+    Attributes:
+        rows: The rows that were audited.
+        judged: "top", or the class by name or number.
+        mixed: Whether the model is a mixture.
+        routed: Whether the routing differs between rows at all.
+        truth: "off", "may be true" (calibrated predictions could look like this), or "not decided" (too few
+            rows).
+        side: Which way the probabilities are off.
+        slight: Whether they are off surely by less than 3 points.
+        ece: The mixture's ECE.
+        balance: E[Y − f].
+        rate: E[Y].
+        confidence: The mean of f.
+        worth: As `Skill.worth`.
+        accuracy: How often the predicted class is right.
+        majority: How often the most frequent class is.
+        gain: The accuracy less that.
+        log_skill: The log loss beside that of the base rates.
+        auroc: For two classes, or one class against the rest.
+        grouped: Whether the file has groups.
+        groups_off: Groups that are surely off, worst first.
+        groups_worse: Those of them that are surely worse than all rows together.
+        groups_unknown: Groups of too few rows.
+        hidden: Whether rows of equal probability differ.
+        hidden_by: By how much on average, at least.
+        origin: What tells them apart.
+        fragility: Whether other shares of the same rows, KL `shift` away, surely double the error (an error
+            below 0.01 counts as 0.01).
+        shift: That KL.
+        worst: The error that one of them brings.
+        out_of_order: Whether experts and mixture do not belong to the same rows.
+        not_looked_at: Why neither hidden errors nor fragility were looked for.
+        elsewhere: Of the target, where one was given.
+        mended: The recommended repair.
+        action: The one thing to do, with its command.
+
+    Example:
+        >>> from calmoe.auditing import audit
+        >>> from calmoe.worlds import calibrated
+        >>> audit(calibrated(seed=0).sample(400, seed=0)).verdict.truth
+        'may be true'
     """
 
     rows: int

@@ -44,11 +44,24 @@ class MixtureModelOutput(ModelOutput):
 class MixtureForSequenceClassification(MixtureClassifier):
     """A text encoder and a mixture head, as transformers' Trainer takes a model: texts and labels to a loss.
 
-    objective: what `loss` is, unless Trainer has its own (`compute_loss_func=RobustMoE()`).
     `Trainer.predict(...).predictions` are log_probs, log_routing and expert_log_probs.
 
-        model = MixtureForSequenceClassification.from_encoder("distilbert-base-uncased", num_classes=3)
-        trainer = Trainer(model, TrainingArguments("out"), train_dataset=…, eval_dataset=…)
+    Args:
+        backbone: The encoder: token ids [N, L] to features.
+        head: The mixture on top.
+        objective: What `loss` is, `ERM` unless given; Trainer's own `compute_loss_func=RobustMoE()` goes
+            first.
+
+    Example:
+        >>> import torch
+        >>> class Letters(torch.nn.Module):
+        ...     def forward(self, input_ids, attention_mask=None, token_type_ids=None):
+        ...         return torch.nn.functional.one_hot(input_ids, 8).float().mean(1)
+        >>> from calmoe.mixture import MixtureHead
+        >>> model = MixtureForSequenceClassification(Letters(), MixtureHead(8, num_classes=3))
+        >>> answer = model(torch.randint(8, (5, 4)), labels=torch.tensor([0, 1, 2, 0, 1]))
+        >>> answer.log_probs.shape, answer.loss.ndim
+        (torch.Size([5, 3]), 0)
     """
 
     accepts_loss_kwargs = True
@@ -67,7 +80,15 @@ class MixtureForSequenceClassification(MixtureClassifier):
         objective: Objective | None = None,
         **head: Any,
     ) -> "MixtureForSequenceClassification":
-        """A new head on a pretrained encoder: a folder or a hub name. head: options of `MixtureHead`."""
+        """A new head on a pretrained encoder.
+
+        Args:
+            weights: The encoder: a folder, or a name on the hub.
+            num_classes: The number of classes.
+            pooling: "cls" for the first token's vector, "mean" for the mean over tokens.
+            objective: What `loss` is, `ERM` unless given.
+            head: Options of `MixtureHead`, such as num_experts=4.
+        """
         encoder = Encoder(weights, pooling)
         return cls(encoder, MixtureHead(encoder.out_features, num_classes, **head), objective)
 

@@ -68,13 +68,18 @@ KINDS: Mapping[str, Kind] = {
 class Calibrator:
     """A fitted calibrator of any kind. `classes` are the names it was fitted on, `note` says on what.
 
-    `seen` recognises the rows it was fitted on.
+    Args:
+        fitted: A fitted calibrator: `Temperature`, `VectorScaling`, `TopLabelIsotonic`, …
+        classes: The names of the classes that it was fitted on.
+        note: What it was fitted on, in words.
+        seen: Recognises the rows it was fitted on.
 
-    >>> import torch
-    >>> log_probs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]).log()
-    >>> calibrator = Calibrator(Temperature().fit(log_probs, torch.tensor([0, 0, 1, 1])))
-    >>> calibrator.title, calibrator.transform(log_probs).exp()[0]
-    ('a temperature', tensor([0.7500, 0.2500]))
+    Example:
+        >>> import torch
+        >>> log_probs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]).log()
+        >>> calibrator = Calibrator(Temperature().fit(log_probs, torch.tensor([0, 0, 1, 1])))
+        >>> calibrator.title, calibrator.transform(log_probs).exp()[0]
+        ('a temperature', tensor([0.7500, 0.2500]))
     """
 
     fitted: Fitted
@@ -99,7 +104,9 @@ class Calibrator:
     @overload
     def transform(self, given: Array) -> Tensor: ...
     def transform(self, given: Predictions | MixtureOutput | Array) -> Predictions | MixtureOutput | Tensor:
-        """Predictions, a MixtureOutput or log-probabilities [N, C], repaired; routing and experts stay.
+        """What is `given`, repaired: Predictions, a MixtureOutput or log-probabilities [N, C].
+
+        Routing and experts stay as they are.
 
         A calibrator that reads experts needs all of the mixture, not its log-probabilities alone. Predictions
         that it was fitted on, on which it looks better than it is, say so in their metadata.
@@ -134,7 +141,7 @@ class Calibrator:
 
     @classmethod
     def from_dict(cls, saved: Any, where: str = "") -> Self:
-        """What `to_dict` gave, or a calibrator's own, checked; `where` begins messages about its kind."""
+        """What `to_dict` gave, or a kind's own, from `saved`, checked; `where` begins messages about it."""
         kind = saved.get("kind") if isinstance(saved, dict) else None
         if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(KINDS)

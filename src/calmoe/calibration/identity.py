@@ -15,8 +15,9 @@ from calmoe.files import write_json
 class Identity:
     """log softmax(log f): the answer where no repair helps.
 
-    >>> Identity().transform(torch.tensor([[0.9, 0.1]]).log()).exp()
-    tensor([[0.9000, 0.1000]])
+    Example:
+        >>> Identity().transform(torch.tensor([[0.9, 0.1]]).log()).exp()
+        tensor([[0.9000, 0.1000]])
     """
 
     def fit(self, log_probs: Array, labels: Array) -> Self:
@@ -25,7 +26,7 @@ class Identity:
         return self
 
     def transform(self, log_probs: Array) -> Tensor:
-        """The log-probabilities, in at least float32."""
+        """The `log_probs` [N, C], in at least float32."""
         scores = as_tensor(log_probs)
         check_scores(scores)
         return torch.log_softmax(widen(scores), dim=-1)

@@ -27,13 +27,16 @@ class TopLabelIsotonic:
     0 or 1. Other classes keep their proportions. The predicted class stays ahead of them, so that no
     prediction changes: where the curve falls below the second class, the confidence stops just above it.
 
-    confidences_, probabilities_: the curve's corners, straight lines between them. [M]
+    Attributes:
+        confidences_: The curve's corners, straight lines between them. [M]
+        probabilities_: How often rows come true there. [M]
 
-    >>> log_probs = torch.tensor([[0.6, 0.4]] * 50 + [[0.9, 0.1]] * 50).log()
-    >>> labels = torch.tensor([0] * 30 + [1] * 20 + [0] * 35 + [1] * 15)
-    >>> curve = TopLabelIsotonic().fit(log_probs, labels)
-    >>> [round(float(p), 2) for p in curve.transform(log_probs).exp()[[0, -1], 0]]
-    [0.6, 0.7]
+    Example:
+        >>> log_probs = torch.tensor([[0.6, 0.4]] * 50 + [[0.9, 0.1]] * 50).log()
+        >>> labels = torch.tensor([0] * 30 + [1] * 20 + [0] * 35 + [1] * 15)
+        >>> curve = TopLabelIsotonic().fit(log_probs, labels)
+        >>> [round(float(p), 2) for p in curve.transform(log_probs).exp()[[0, -1], 0]]
+        [0.6, 0.7]
     """
 
     def __init__(self) -> None:
@@ -46,7 +49,7 @@ class TopLabelIsotonic:
         return self.fit_on(Temperature().fit(log_probs, labels), log_probs, labels)
 
     def fit_on(self, temperature: Temperature, log_probs: Array, labels: Array) -> Self:
-        """Fit on top of this temperature."""
+        """Fit on log_probs [N, C] and labels [N], on top of this `temperature`."""
         from sklearn.isotonic import IsotonicRegression  # takes its time to import
 
         self.temperature_ = temperature
@@ -68,7 +71,7 @@ class TopLabelIsotonic:
         return self
 
     def transform(self, log_probs: Array) -> Tensor:
-        """The log-probabilities after the curve, in at least float32. [N, C]"""
+        """The `log_probs` after the curve, in at least float32. [N, C]"""
         curve = self._fitted()
         wide = widen(as_tensor(log_probs))
         logs = self.temperature_.transform(log_distribution(log_probs))

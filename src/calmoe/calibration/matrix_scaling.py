@@ -26,20 +26,24 @@ class MatrixScaling:
     """softmax(W log f + b), with the W [C, C] and b [C] of least cross-entropy plus a price.
 
     Entries off the diagonal and intercepts pay strength / 2 times their square, with the columns of log f
-    standardised; the diagonal is nearly free. Three-fold cross-validation chooses the strength, 0.03 or
-    0.003, unless it is given. With more than 24 classes only the 8 main directions of log f
+    standardised; the diagonal is nearly free. With more than 24 classes only the 8 main directions of log f
     reach other classes; more than 128 are refused. Predictions may change.
 
-    strength_: the strength of the fit.
+    Args:
+        strength: The price; unless given, three-fold cross-validation chooses 0.03 or 0.003.
 
-    >>> import torch
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> log_probs = torch.randn(2000, 3, generator=generator).log_softmax(1)
-    >>> swapped = log_probs[:, [1, 0, 2]]  # the truth: classes 0 and 1 were mistaken for each other
-    >>> labels = torch.multinomial(swapped.exp(), 1, generator=generator).squeeze(1)
-    >>> fitted = MatrixScaling().fit(log_probs, labels).transform(log_probs)
-    >>> bool((fitted - swapped).abs().mean() < 0.1)
-    True
+    Attributes:
+        strength_: The strength of the fit.
+
+    Example:
+        >>> import torch
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> log_probs = torch.randn(2000, 3, generator=generator).log_softmax(1)
+        >>> swapped = log_probs[:, [1, 0, 2]]  # the truth: classes 0 and 1 were mistaken for each other
+        >>> labels = torch.multinomial(swapped.exp(), 1, generator=generator).squeeze(1)
+        >>> fitted = MatrixScaling().fit(log_probs, labels).transform(log_probs)
+        >>> bool((fitted - swapped).abs().mean() < 0.1)
+        True
     """
 
     def __init__(self, strength: float | None = None) -> None:
@@ -58,12 +62,12 @@ class MatrixScaling:
         return self.take(fit_matrices(rows, [*stronger, strength])[-1], strength)
 
     def take(self, weights: Weights, strength: float) -> Self:
-        """Take over W and b, fitted with this strength."""
+        """Take over W and b, the `weights`, fitted with this `strength`."""
         (self.matrix_, self.intercepts_), self.strength_ = weights, strength
         return self
 
     def transform(self, log_probs: Array) -> Tensor:
-        """log softmax(W log f + b), in at least float32. [N, C]"""
+        """log softmax(W log f + b) of `log_probs`, in at least float32. [N, C]"""
         return scale(log_probs, self._fitted())
 
     def to_dict(self) -> dict[str, Any]:

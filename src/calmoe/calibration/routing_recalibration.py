@@ -52,20 +52,29 @@ class RoutingRecalibration:
     beats the folds' temperatures by more than two paired standard errors; otherwise `transform` is the
     temperature's, and `status_` and `message_` say why:
 
-    "repaired"; "no gain": not that much better; "few rows": fewer than 200; "one outcome": the predicted
-    class is always right, or always wrong, and every step towards certainty would win.
+    Args:
+        bins: The nodes of an auditor's curve over confidence, less one.
+        rate: The share of a Newton step that a round makes.
+        rounds: The most rounds that cross-validation tries.
+        seed: Which rows are in which fold. The same rows, seed and order give the same steps.
 
-    coefficients_: u_k and v_k at the nodes j / bins, [2, K, bins + 1]; zero where nothing is repaired.
-    rounds_: how many steps made them. curve_: what follows them, if anything, from p to how often p is right.
-    gain_: the NLL that cross-validation takes off, with its paired standard error gain_error_; NaN if not
-    tried. The same rows, seed and order give the same steps; the seed only says which rows are in which fold.
+    Attributes:
+        status_: "repaired"; "no gain": not that much better; "few rows": fewer than 200; "one outcome": the
+            predicted class is always right, or always wrong, and every step towards certainty would win.
+        message_: The same in a sentence.
+        coefficients_: u_k and v_k at the nodes j / bins; zero where nothing is repaired. [2, K, bins + 1]
+        rounds_: How many steps made them.
+        curve_: What follows the steps, if anything: from p to how often p is right.
+        gain_: The NLL that cross-validation takes off; NaN if not tried.
+        gain_error_: Its paired standard error.
 
-    >>> from calmoe.worlds.binary import cancelling
-    >>> world = cancelling(seed=0, delta=0.15, rule="leading")
-    >>> rows = world.sample(4000, seed=0)
-    >>> repair = RoutingRecalibration().fit(rows.output, rows.labels)
-    >>> repair.status_, world.recalibrated(repair.transform).hidden < 0.7 * world.hidden
-    ('repaired', True)
+    Example:
+        >>> from calmoe.worlds.binary import cancelling
+        >>> world = cancelling(seed=0, delta=0.15, rule="leading")
+        >>> rows = world.sample(4000, seed=0)
+        >>> repair = RoutingRecalibration().fit(rows.output, rows.labels)
+        >>> repair.status_, world.recalibrated(repair.transform).hidden < 0.7 * world.hidden
+        ('repaired', True)
     """
 
     def __init__(self, bins: int = 10, rate: float = 0.5, rounds: int = 200, seed: int = 0) -> None:
@@ -82,7 +91,7 @@ class RoutingRecalibration:
         self.gain_error_: float
 
     def fit(self, output: MixtureOutput, labels: Array) -> Self:
-        """Fit on the mixture's output on validation data, and its labels [N]."""
+        """Fit on the mixture's `output` on validation data, and its `labels` [N]."""
         check_whole(output)
         self.temperature_ = Temperature().fit(output.log_probs, labels)
         self.rounds_, self.gain_, self.gain_error_ = 0, float("nan"), float("nan")
@@ -111,9 +120,9 @@ class RoutingRecalibration:
     def after(
         cls, counts: Sequence[int], temperature: Temperature, output: MixtureOutput, labels: Array
     ) -> "list[RoutingRecalibration]":
-        """One for each count of rounds, on top of this temperature; whoever asks for them does the choosing.
+        """One for each of `counts` of rounds, on top of this `temperature`; whoever asks does the choosing.
 
-        The predicted class must be right on some rows and wrong on others.
+        On `output` and `labels` [N] the predicted class must be right on some rows and wrong on others.
         """
         event = _Event.of(output, temperature)
         right = (event.predicted == as_tensor(labels, event.predicted.device)).cpu().numpy()
@@ -141,7 +150,7 @@ class RoutingRecalibration:
         return fitted
 
     def transform(self, output: MixtureOutput) -> MixtureOutput:
-        """The output with repaired log-probabilities of the mixture; routing and experts stay."""
+        """The `output` with repaired log-probabilities of the mixture; routing and experts stay."""
         coefficients = self._fitted()
         check_whole(output)
         if coefficients.shape[1] != output.log_routing.shape[1]:

@@ -40,21 +40,28 @@ SMALLEST = 1e-30  # |T| of the published solver, or a clamp: float32 can divide 
 class Temperature:
     """softmax(log f / T): the single temperature that minimises the validation cross-entropy.
 
-    solver="exact" finds the optimum of this convex problem in 1/T by a bracketed Newton iteration; T is
-    always positive. Where there is no finite optimum it says so (`status_`, and a CalibrationWarning):
-    "separable", every label already has the highest probability, so ever smaller T would win, and T stays 1;
-    "uninformative", the probabilities do worse than uniform ones at any T, and T is the largest allowed.
-    solver="published" is the paper's: LBFGS from T = 1, learning rate 0.01, 50 iterations, no line search; it
-    usually stops short of the optimum and may return a negative T (with a warning).
-
     Rows whose label has probability zero cost infinitely much at every T: they are left out, with a warning.
 
-    >>> log_probs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]).log()
-    >>> temperature = Temperature().fit(log_probs, torch.tensor([0, 0, 1, 1]))
-    >>> round(temperature.temperature_, 3)
-    2.0
-    >>> temperature.transform(log_probs).exp()[0]
-    tensor([0.7500, 0.2500])
+    Args:
+        solver: "exact" finds the optimum of this convex problem in 1/T by a bracketed Newton iteration; T is
+            always positive. "published" is the paper's: LBFGS from T = 1, learning rate 0.01, 50 iterations,
+            no line search; it usually stops short of the optimum and may return a negative T (with a
+            warning).
+
+    Attributes:
+        temperature_: T.
+        status_: "optimum"; "separable": every label already has the highest probability, so ever smaller T
+            would win, and T stays 1; "uninformative": the probabilities do worse than uniform ones at any T,
+            and T is the largest allowed; "at bound": the best T lies beyond the range searched. The published
+            solver says "published" or "negative". A CalibrationWarning says what went wrong.
+
+    Example:
+        >>> log_probs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]).log()
+        >>> temperature = Temperature().fit(log_probs, torch.tensor([0, 0, 1, 1]))
+        >>> round(temperature.temperature_, 3)
+        2.0
+        >>> temperature.transform(log_probs).exp()[0]
+        tensor([0.7500, 0.2500])
     """
 
     LARGEST = 1e6
@@ -80,7 +87,7 @@ class Temperature:
         return self
 
     def transform(self, log_probs: Array) -> Tensor:
-        """log softmax(log_probs / T), in at least float32."""
+        """log softmax(log_probs / T) of `log_probs` [N, C], in at least float32."""
         scores = as_tensor(log_probs)
         check_scores(scores)
         return temper(scores, self._fitted())
@@ -113,7 +120,7 @@ class Temperature:
             return cls.from_dict(saved)
 
     def restore(self, temperature: Any, status: Any, field: str) -> None:
-        """Take over this solver's result from a file, which keeps the status in `field`."""
+        """Take over `temperature` and `status` from a file, which keeps the status in `field`."""
         self.status_ = one_of(field, status, STATUSES[self.solver])
         smallest, largest = 1 / self.LARGEST, self.LARGEST
         if self.solver == "published":
@@ -135,12 +142,20 @@ class ShiftedTemperature(Temperature):
     density_ratio(source, target).weights are such weights. A fit on fewer than 100 effective rows,
     (Σ w)² / Σ w², is refused.
 
-    >>> log_probs = torch.tensor([[0.9, 0.1]] * 200 + [[0.6, 0.4]] * 200).log()
-    >>> labels = torch.tensor(([0] * 9 + [1]) * 20 + ([0] * 11 + [1] * 9) * 10)
-    >>> weights = torch.tensor([0.0] * 200 + [1.0] * 200)  # the target is all of the second kind
-    >>> fitted = ShiftedTemperature().fit(log_probs, labels, weights)
-    >>> round(fitted.temperature_, 3), fitted.effective_
-    (2.021, 200.0)
+    Args:
+        solver: As in `Temperature`.
+
+    Attributes:
+        temperature_: T.
+        effective_: The effective rows of the fit, (Σ w)² / Σ w².
+
+    Example:
+        >>> log_probs = torch.tensor([[0.9, 0.1]] * 200 + [[0.6, 0.4]] * 200).log()
+        >>> labels = torch.tensor(([0] * 9 + [1]) * 20 + ([0] * 11 + [1] * 9) * 10)
+        >>> weights = torch.tensor([0.0] * 200 + [1.0] * 200)  # the target is all of the second kind
+        >>> fitted = ShiftedTemperature().fit(log_probs, labels, weights)
+        >>> round(fitted.temperature_, 3), fitted.effective_
+        (2.021, 200.0)
     """
 
     FEWEST_EFFECTIVE = 100
@@ -163,12 +178,20 @@ class ShiftedTemperature(Temperature):
 class PerExpertTemperature:
     """MoCaE: each expert gets a temperature of its own before the router mixes them.
 
-    As published, each expert is fitted alone on all rows, and its T clamped. weighted=True fits it on its
-    routing-weighted view, dQ_k ∝ r_k dP, on which the paper defines expert calibration.
+    Args:
+        weighted: False fits each expert alone on all rows, as published. True fits it on its routing-weighted
+            view, dQ_k ∝ r_k dP, on which the paper defines expert calibration.
+        clamp: The smallest and the largest T allowed.
+        solver: As in `Temperature`.
 
-    >>> output = combine(torch.zeros(4, 1), torch.tensor([[[0.9, 0.1]]] * 3 + [[[0.1, 0.9]]]).log())
-    >>> PerExpertTemperature().fit(output, torch.tensor([0, 0, 1, 1])).temperatures_
-    [2.0...]
+    Attributes:
+        temperatures_: One T an expert. [K]
+        statuses_: How each fit ended; "unrouted" is an expert without any routing weight, left at 1.
+
+    Example:
+        >>> output = combine(torch.zeros(4, 1), torch.tensor([[[0.9, 0.1]]] * 3 + [[[0.1, 0.9]]]).log())
+        >>> PerExpertTemperature().fit(output, torch.tensor([0, 0, 1, 1])).temperatures_
+        [2.0...]
     """
 
     def __init__(
@@ -188,10 +211,7 @@ class PerExpertTemperature:
         self.statuses_: list[str]
 
     def fit(self, output: MixtureOutput, labels: Array) -> Self:
-        """Fit on the mixture's output on validation data, and its labels [N].
-
-        `statuses_` says how each fit ended; "unrouted" is an expert without any routing weight, left at 1.
-        """
+        """Fit on the mixture's `output` on validation data, and its `labels` [N]."""
         check_whole(output)
         self.temperatures_, self.statuses_ = [], []
         for expert in range(output.log_routing.shape[1]):
@@ -207,7 +227,7 @@ class PerExpertTemperature:
         return self
 
     def transform(self, output: MixtureOutput) -> MixtureOutput:
-        """The mixture of the calibrated experts."""
+        """The mixture of the calibrated experts of `output`."""
         temperatures = self._fitted()
         if len(temperatures) != output.log_routing.shape[1]:
             raise InputError(f"fitted on {len(temperatures)} experts, given {output.log_routing.shape[1]}")
@@ -257,7 +277,20 @@ class PerExpertTemperature:
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """ECE against the ECE of a subset as T sweeps: what a temperature knob alone can reach."""
+    """ECE against the ECE of a subset as T sweeps: what a temperature knob alone can reach.
+
+    Attributes:
+        temperatures: The values of T. [M]
+        ece: On all test rows. [M]
+        subset_ece: On the subset. [M]
+        chosen: The index of the temperature that validation chose.
+
+    Example:
+        >>> curve = Frontier(temperatures=np.array([1.0, 2.0]), ece=np.array([0.1, 0.0]),
+        ...                  subset_ece=np.array([0.0, 0.2]), chosen=1)
+        >>> float(curve.temperatures[curve.chosen])
+        2.0
+    """
 
     temperatures: np.ndarray  # [M]
     ece: np.ndarray  # [M] on all test rows
@@ -273,15 +306,23 @@ def frontier(
 ) -> Frontier:
     """Sweep T over the test predictions and mark the T that the validation predictions choose.
 
-    subset: a boolean group column of the test predictions, or a mask. The test labels draw the curve, never
-    choose a point on it.
+    Args:
+        predictions_val: The predictions that choose T, with labels.
+        predictions_test: The predictions that the curve is about. Their labels draw it, and never choose a
+            point on it.
+        subset: A boolean group column of the test predictions, or a mask. [N]
+        temperatures: The values of T to try; 61 from ¼ to 8 unless given.
 
-    >>> log_probs = torch.log_softmax(3 * torch.eye(2).repeat(8, 1), dim=1)
-    >>> labels = torch.tensor([0, 1] * 7 + [1, 0])
-    >>> predictions = Predictions.from_probs(log_probs.exp(), labels, groups={"hard": np.arange(16) > 7})
-    >>> curve = frontier(predictions, predictions, "hard")
-    >>> bool(curve.ece[curve.chosen] < 0.001), bool(curve.subset_ece[curve.chosen] > 0.1)
-    (True, True)
+    Returns:
+        The curve, and where the chosen T lies on it.
+
+    Example:
+        >>> log_probs = torch.log_softmax(3 * torch.eye(2).repeat(8, 1), dim=1)
+        >>> labels = torch.tensor([0, 1] * 7 + [1, 0])
+        >>> predictions = Predictions.from_probs(log_probs.exp(), labels, groups={"hard": np.arange(16) > 7})
+        >>> curve = frontier(predictions, predictions, "hard")
+        >>> bool(curve.ece[curve.chosen] < 0.001), bool(curve.subset_ece[curve.chosen] > 0.1)
+        (True, True)
     """
     fitted = Temperature().fit(predictions_val.output.log_probs, predictions_val.known_labels)
     grid = np.geomspace(0.25, 8.0, 61) if temperatures is None else np.asarray(temperatures, dtype=np.float64)

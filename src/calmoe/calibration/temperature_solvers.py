@@ -13,7 +13,12 @@ from calmoe.roots import rising_root
 
 
 class CalibrationWarning(UserWarning):
-    """The fitted temperature is not an interior optimum."""
+    """The fitted temperature is not an interior optimum.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("ignore", CalibrationWarning)  # where it is expected
+    """
 
 
 def temper(log_probs: Tensor, temperature: float | Tensor) -> Tensor:

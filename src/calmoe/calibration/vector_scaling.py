@@ -22,12 +22,17 @@ class VectorScaling:
     One imagined row ties w and b to the temperature, so that there is always an optimum. Predictions may
     change.
 
-    >>> import torch
-    >>> log_probs = torch.tensor([[0.6, 0.4]] * 100 + [[0.4, 0.6]] * 100).log()
-    >>> labels = torch.tensor([0] * 75 + [1] * 25 + [0] * 25 + [1] * 75)
-    >>> vector = VectorScaling().fit(log_probs, labels)
-    >>> round(float(vector.transform(log_probs).exp()[0, 0]), 2)
-    0.75
+    Attributes:
+        weights_: w. [C]
+        intercepts_: b. [C]
+
+    Example:
+        >>> import torch
+        >>> log_probs = torch.tensor([[0.6, 0.4]] * 100 + [[0.4, 0.6]] * 100).log()
+        >>> labels = torch.tensor([0] * 75 + [1] * 25 + [0] * 25 + [1] * 75)
+        >>> vector = VectorScaling().fit(log_probs, labels)
+        >>> round(float(vector.transform(log_probs).exp()[0, 0]), 2)
+        0.75
     """
 
     def __init__(self) -> None:
@@ -39,12 +44,12 @@ class VectorScaling:
         return self.take(fit_diagonal(labelled(log_probs, labels)))
 
     def take(self, weights: Weights) -> Self:
-        """Take over w and b."""
+        """Take over w and b, the `weights`."""
         self.weights_, self.intercepts_ = weights
         return self
 
     def transform(self, log_probs: Array) -> Tensor:
-        """log softmax(w log f + b), in at least float32. [N, C]"""
+        """log softmax(w_c log f_c + b_c) of `log_probs`, in at least float32. [N, C]"""
         return scale(log_probs, self._fitted())
 
     def to_dict(self) -> dict[str, Any]:

@@ -46,7 +46,24 @@ KNOWN: Mapping[str, Inputs] = {  # for runs whose weights do not say it yet
 def load(folder: str | Path, method: str = "", seed: int | None = None, *, scaled: bool = True) -> Model:
     """The model in a model folder, or the model of a run with this method and seed.
 
-    scaled: with the temperature that the run's validation rows choose; a model folder always has its own.
+    Args:
+        folder: A model folder, or a run's.
+        method: A run's method; may be left out where the run has only one.
+        seed: A run's seed; may be left out where the run has only one.
+        scaled: With the temperature that the run's validation rows choose; a model folder always has its own.
+
+    Returns:
+        A model with `predict`, `predict_proba` and `predictions`.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
+        >>> from calmoe import CalibratedMoEClassifier
+        >>> X, y = np.arange(80.0).reshape(40, 2), np.repeat(["no", "yes"], 20)
+        >>> with TemporaryDirectory() as folder:
+        ...     CalibratedMoEClassifier(max_epochs=1, random_state=0).fit(X, y).save(f"{folder}/model")
+        ...     load(f"{folder}/model").classes
+        ['no', 'yes']
     """
     place = Path(folder)
     if not place.is_dir():

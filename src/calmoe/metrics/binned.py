@@ -82,12 +82,21 @@ def ece(
 ) -> float:
     """Expected calibration error: sum_b share_b |confidence_b - accuracy_b| over B equal-width bins.
 
-    of="top" judges the probability of the predicted class, of=c the probability of class c.
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        bins: The number of equal-width bins.
+        of: "top" judges the probability of the predicted class, a number c that of class c.
 
-    >>> round(ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1])), 6)  # |0.9 - 1|/2 + |0.7 - 0|/2
-    0.4
-    >>> round(ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), of=1), 6)
-    0.4
+    Returns:
+        A number between 0 and 1. Biased upward in small samples.
+
+    Example:
+        >>> round(ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1])), 6)  # |0.9 - 1|/2 + |0.7 - 0|/2
+        0.4
+        >>> round(ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), of=1), 6)
+        0.4
     """
     rows, bins = check(probs, labels, weights), check_bins(bins)
     return gap_sums(rows, bins, of).abs().sum().item() / rows.total
@@ -98,8 +107,19 @@ def adaptive_ece(
 ) -> float:
     """The ECE over B bins of equal mass; equal confidences share a bin.
 
-    >>> round(adaptive_ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=1), 6)  # |0.8 - 1/2|
-    0.3
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        bins: The number of bins of equal mass.
+        of: "top" judges the probability of the predicted class, a number c that of class c.
+
+    Returns:
+        A number between 0 and 1.
+
+    Example:
+        >>> round(adaptive_ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=1), 6)
+        0.3
     """
     rows, bins = check(probs, labels, weights), check_bins(bins)
     confidence, outcome = events(rows, of)
@@ -111,8 +131,18 @@ def adaptive_ece(
 def classwise_ece(probs: Array, labels: Array, weights: Array | None = None, *, bins: int = BINS) -> float:
     """The mean over classes of ece(..., of=c).
 
-    >>> round(classwise_ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1])), 6)
-    0.4
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        bins: The number of equal-width bins.
+
+    Returns:
+        A number between 0 and 1.
+
+    Example:
+        >>> round(classwise_ece(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1])), 6)
+        0.4
     """
     rows, bins = check(probs, labels, weights), check_bins(bins)
     cell, gap = classwise_gaps(rows, bins)
@@ -125,11 +155,20 @@ def classwise_ece(probs: Array, labels: Array, weights: Array | None = None, *, 
 class Reliability:
     """The numbers of a reliability diagram, bin by bin; an empty bin is NaN, never zero.
 
-    >>> table = reliability(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=2)
-    >>> table.confidence, table.accuracy, round(table.ece, 6)
-    (array([nan, 0.8]), array([nan, 0.5]), 0.3)
-    >>> table.interval(level=0.95)[1].round(3)
-    array([0.095, 0.905])
+    Attributes:
+        edges: Where bins begin and end. [B + 1]
+        count: Rows, whatever their weight. [B]
+        share: The share of the total weight. [B]
+        effective: Kish's effective number of rows, (Σ w)² / Σ w². [B]
+        confidence: The mean in the bin, not its centre. [B]
+        accuracy: How often rows of the bin come true. [B]
+
+    Example:
+        >>> table = reliability(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=2)
+        >>> table.confidence, table.accuracy, round(table.ece, 6)
+        (array([nan, 0.8]), array([nan, 0.5]), 0.3)
+        >>> table.interval(level=0.95)[1].round(3)
+        array([0.095, 0.905])
     """
 
     edges: np.ndarray  # [B + 1]
@@ -145,7 +184,7 @@ class Reliability:
         return np.sqrt(self.accuracy * (1 - self.accuracy) / self.effective)
 
     def interval(self, level: float = LEVEL) -> np.ndarray:
-        """Wilson's interval of the accuracy in each bin, [B, 2]."""
+        """Wilson's interval of the accuracy in each bin, [B, 2], at the `level`."""
         return np.stack(wilson(self.accuracy, self.effective, level), axis=1)
 
     @property
@@ -155,6 +194,7 @@ class Reliability:
 
     @property
     def ece(self) -> float:
+        """Σ_b share_b |gap_b|."""
         return float(np.nansum(self.share * np.abs(self.gap)))
 
     @property
@@ -174,8 +214,20 @@ def reliability(
 ) -> Reliability:
     """Mean confidence and accuracy by bins of confidence, of equal width or of equal mass.
 
-    >>> reliability(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=4).count
-    array([0, 0, 1, 1])
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        bins: The number of bins, B.
+        of: "top" judges the probability of the predicted class, a number c that of class c.
+        equal: "width" for equal steps of confidence, "mass" for equal shares of rows.
+
+    Returns:
+        The numbers of the diagram, bin by bin; `calmoe.render.plots.plot_reliability` draws them.
+
+    Example:
+        >>> reliability(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([0, 1]), bins=4).count
+        array([0, 0, 1, 1])
     """
     check_word("equal", equal, ("width", "mass"))
     rows, bins = check(probs, labels, weights), check_bins(bins)

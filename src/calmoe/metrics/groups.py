@@ -12,7 +12,19 @@ from calmoe.metrics.scores import accuracy
 
 
 class Groups(NamedTuple):
-    """A metric on all rows and on each group; an empty group has the value NaN and the count 0."""
+    """A metric on all rows and on each group; an empty group has the value NaN and the count 0.
+
+    Attributes:
+        all: The metric on all rows.
+        values: The metric by group.
+        counts: The rows by group.
+        worst_group: The group with the worst value; None where no group has one.
+        worst: Its value.
+
+    Example:
+        >>> Groups(all=0.9, values={"a": 0.8}, counts={"a": 5}, worst_group="a", worst=0.8).worst_group
+        'a'
+    """
 
     all: float
     values: dict[str, float]
@@ -36,10 +48,23 @@ def by_group(
     The worst group has the largest value, for accuracy the smallest; `worst` says otherwise. Masks may
     overlap. A group without weight has the value NaN and is never the worst.
 
-    >>> probs, labels = np.array([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4]]), np.array([0, 1, 0])
-    >>> result = by_group(accuracy, probs, labels, np.array(["sketch", "sketch", "photo"]))
-    >>> result.values, result.counts, result.worst_group
-    ({'photo': 1.0, 'sketch': 0.5}, {'photo': 1, 'sketch': 2}, 'sketch')
+    Args:
+        metric: A metric of this package, or your own f(probs, labels, weights, ...).
+        probs: What the metric takes: probabilities, or log-probabilities for `nll`. [N, C]
+        labels: The true classes. [N]
+        groups: Boolean masks [N] by name, or one id (string or integer) a row [N].
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        worst: "max" or "min": which value is the worst.
+        options: What else the metric takes, such as bins=10.
+
+    Returns:
+        The metric on all rows, on each group, and the worst.
+
+    Example:
+        >>> probs, labels = np.array([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4]]), np.array([0, 1, 0])
+        >>> result = by_group(accuracy, probs, labels, np.array(["sketch", "sketch", "photo"]))
+        >>> result.values, result.counts, result.worst_group
+        ({'photo': 1.0, 'sketch': 0.5}, {'photo': 1, 'sketch': 2}, 'sketch')
     """
     if worst is not None:
         check_word("worst", worst, ("max", "min"))

@@ -22,7 +22,19 @@ from calmoe.metrics.scores import accuracy, brier_score, hits, log_losses, nll, 
 
 
 class Interval(NamedTuple):
-    """An estimate, its interval and standard error, and the samples they come from."""
+    """An estimate, its interval and standard error, and the samples they come from.
+
+    Attributes:
+        estimate: The metric on the data as they are.
+        low: The interval's lower end.
+        high: The interval's upper end.
+        standard_error: The standard deviation of the samples, or of their mean for `paired_difference`.
+        samples: The metric on each resample, or the differences.
+
+    Example:
+        >>> Interval(0.8, 0.72, 0.88, 0.04, np.zeros(200))
+        Interval(estimate=0.8, low=0.72, high=0.88, standard_error=0.04, samples=[200 values])
+    """
 
     estimate: float
     low: float
@@ -51,15 +63,32 @@ def bootstrap(
 ) -> Interval:
     """A confidence interval by resampling rows, or whole clusters, within strata where given.
 
-    `metric` is any metric of this package or your own f(probs, labels, weights, **options). Rows of weight
+    `metric` is any metric of this package or your own `f(probs, labels, weights, **options)`. Rows of weight
     zero take no part. An ECE is biased upward in small samples, and its resamples are biased once more: the
     percentile interval then lies too high and may even exclude the estimate e. method="basic",
     [2e - q_high, 2e - q_low], takes that bias off by reflection at e; it may reach below zero. Quantiles q
     are samples, never between two: where samples are infinite, a bound may be, and so is the standard error.
 
-    >>> probs = np.tile([[0.8, 0.2]], (100, 1))
-    >>> bootstrap(accuracy, probs, np.repeat([0, 1], [80, 20]), resamples=200)
-    Interval(estimate=0.8, low=0.7..., high=0.8..., standard_error=0.0..., samples=[200 values])
+    Args:
+        metric: A metric of this package, or your own f(probs, labels, weights, ...).
+        probs: What the metric takes: probabilities, or log-probabilities for `nll`. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        resamples: How many times to draw.
+        level: The share of cases in which the interval should hold the truth.
+        clusters: One id a row [N]: rows of a cluster are drawn together.
+        strata: One id a row [N]: rows are drawn within their stratum.
+        method: "percentile" or "basic".
+        seed: The seed of the draws.
+        options: What else the metric takes, such as bins=10.
+
+    Returns:
+        The estimate with its interval.
+
+    Example:
+        >>> probs = np.tile([[0.8, 0.2]], (100, 1))
+        >>> bootstrap(accuracy, probs, np.repeat([0, 1], [80, 20]), resamples=200)
+        Interval(estimate=0.8, low=0.7..., high=0.8..., standard_error=0.0..., samples=[200 values])
     """
     check_word("method", method, ("percentile", "basic"))
     level, resamples = _checked_level(level), as_count("resamples", resamples, 2)
@@ -88,9 +117,18 @@ def paired_difference(a: Array, b: Array, level: float = LEVEL) -> Interval:
 
     `samples` are the differences. One pair gives the difference, and NaN for the rest.
 
-    >>> result = paired_difference(np.array([3.0, 5.0, 4.0]), np.array([2.0, 3.0, 1.0]))
-    >>> result.estimate, round(result.low, 3), round(result.high, 3)
-    (2.0, -0.484, 4.484)
+    Args:
+        a: One score a run. [M]
+        b: The scores of the other method, run by run. [M]
+        level: The share of cases in which the interval should hold the truth.
+
+    Returns:
+        The mean difference with its interval.
+
+    Example:
+        >>> result = paired_difference(np.array([3.0, 5.0, 4.0]), np.array([2.0, 3.0, 1.0]))
+        >>> result.estimate, round(result.low, 3), round(result.high, 3)
+        (2.0, -0.484, 4.484)
     """
     first, second = (as_tensor(values).double().cpu().numpy() for values in (a, b))
     if first.shape != second.shape or first.ndim != 1 or not len(first):

@@ -14,8 +14,17 @@ from calmoe.metrics.checks import Rows, check, check_log
 def accuracy(probs: Array, labels: Array, weights: Array | None = None) -> float:
     """The share of rows whose most probable class is the label; of equal classes the first is predicted.
 
-    >>> accuracy(torch.tensor([[0.9, 0.1], [0.7, 0.3]]), torch.tensor([0, 1]))
-    0.5
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+
+    Returns:
+        A number between 0 and 1.
+
+    Example:
+        >>> accuracy(torch.tensor([[0.9, 0.1], [0.7, 0.3]]), torch.tensor([0, 1]))
+        0.5
     """
     rows = check(probs, labels, weights)
     return rows.mean(hits(rows))
@@ -24,8 +33,17 @@ def accuracy(probs: Array, labels: Array, weights: Array | None = None) -> float
 def nll(log_probs: Array, labels: Array, weights: Array | None = None) -> float:
     """Negative log-likelihood -E log p_y, of log-probabilities; a label of probability zero gives inf.
 
-    >>> round(nll(torch.tensor([[0.9, 0.1], [0.7, 0.3]]).log(), torch.tensor([0, 1])), 4)
-    0.6547
+    Args:
+        log_probs: Log-probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+
+    Returns:
+        Nats a row; lower is better.
+
+    Example:
+        >>> round(nll(torch.tensor([[0.9, 0.1], [0.7, 0.3]]).log(), torch.tensor([0, 1])), 4)
+        0.6547
     """
     rows = check_log(log_probs, labels, weights)
     return rows.mean(log_losses(rows))
@@ -34,15 +52,35 @@ def nll(log_probs: Array, labels: Array, weights: Array | None = None) -> float:
 def brier_score(probs: Array, labels: Array, weights: Array | None = None) -> float:
     """E sum_c (p_c - 1[y = c])^2, from 0 to 2.
 
-    >>> round(brier_score(torch.tensor([[0.9, 0.1], [0.7, 0.3]]), torch.tensor([0, 1])), 6)
-    0.5
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+
+    Returns:
+        A number between 0 and 2; lower is better.
+
+    Example:
+        >>> round(brier_score(torch.tensor([[0.9, 0.1], [0.7, 0.3]]), torch.tensor([0, 1])), 6)
+        0.5
     """
     rows = check(probs, labels, weights)
     return rows.mean(squared_errors(rows))
 
 
 class BrierDecomposition(NamedTuple):
-    """Three terms that add up to the Brier score."""
+    """Three terms that add up to the Brier score.
+
+    Attributes:
+        calibration: Σ share (confidence − accuracy)², over bins and classes: 0 where the probabilities are
+            true.
+        refinement: Σ share accuracy (1 − accuracy): low where the model tells rows apart.
+        within_bins: What bins hide: 0 where predictions are constant in each.
+
+    Example:
+        >>> sum(BrierDecomposition(calibration=0.25, refinement=0.5, within_bins=0.0))
+        0.75
+    """
 
     calibration: float
     refinement: float
@@ -57,9 +95,19 @@ def brier_decomposition(
     calibration = sum share (conf - acc)^2 and refinement = sum share acc (1 - acc); within_bins, the variance
     of p in its bin less twice its covariance with y, is 0 when predictions are constant in each bin.
 
-    >>> terms = brier_decomposition(torch.tensor([[0.8, 0.2]] * 4), torch.tensor([0, 0, 1, 1]))
-    >>> [round(term, 6) for term in terms]
-    [0.18, 0.5, 0.0]
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        bins: The number of equal-width bins.
+
+    Returns:
+        The three terms.
+
+    Example:
+        >>> terms = brier_decomposition(torch.tensor([[0.8, 0.2]] * 4), torch.tensor([0, 0, 1, 1]))
+        >>> [round(term, 6) for term in terms]
+        [0.18, 0.5, 0.0]
     """
     rows, bins = check(probs, labels, weights), check_bins(bins)
     cell, gap = classwise_gaps(rows, bins)

@@ -18,9 +18,21 @@ def smooth_ece(probs: Array, labels: Array, weights: Array | None = None, *, of:
     the cosine basis: cosine k is damped by exp(-(sigma pi k)^2 / 2). smECE_sigma falls with sigma, so that
     the fixed point is unique and bisection finds it.
 
-    >>> probs = np.array([[0.2, 0.8]] * 10)
-    >>> smooth_ece(probs, np.array([1] * 8 + [0] * 2)) < 1e-6, round(smooth_ece(probs, np.array([1] * 10)), 3)
-    (True, 0.2)
+    Args:
+        probs: Probabilities. [N, C]
+        labels: The true classes. [N]
+        weights: Sample weights ≥ 0 [N]; equal unless given.
+        of: "top" judges the probability of the predicted class, a number c that of class c.
+
+    Returns:
+        A number between 0 and 1, without bins to choose.
+
+    Example:
+        >>> probs = np.array([[0.2, 0.8]] * 10)
+        >>> round(smooth_ece(probs, np.array([1] * 8 + [0] * 2)), 3)  # calibrated
+        0.0
+        >>> round(smooth_ece(probs, np.array([1] * 10)), 3)
+        0.2
     """
     rows = check(probs, labels, weights)
     confidence, outcome = events(rows, of)

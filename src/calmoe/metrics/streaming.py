@@ -48,11 +48,17 @@ class CalibrationError(Metric):
     A torchmetrics.Metric where torchmetrics is installed, so that it moves, resets, synchronises and joins a
     MetricCollection as others do. Without torchmetrics it has the same update, compute, reset and forward.
 
-    >>> metric = CalibrationError(bins=10)
-    >>> metric.update(torch.tensor([[0.9, 0.1]], dtype=torch.float64), torch.tensor([0]))
-    >>> metric.update(torch.tensor([[0.7, 0.3]], dtype=torch.float64), torch.tensor([1]))
-    >>> metric.compute()
-    tensor(0.4000, dtype=torch.float64)
+    Args:
+        bins: The number of equal-width bins.
+        of: "top" judges the probability of the predicted class, a number c that of class c.
+        kwargs: What torchmetrics' Metric takes, such as dist_sync_on_step.
+
+    Example:
+        >>> metric = CalibrationError(bins=10)
+        >>> metric.update(torch.tensor([[0.9, 0.1]], dtype=torch.float64), torch.tensor([0]))
+        >>> metric.update(torch.tensor([[0.7, 0.3]], dtype=torch.float64), torch.tensor([1]))
+        >>> metric.compute()
+        tensor(0.4000, dtype=torch.float64)
     """
 
     full_state_update = False
@@ -66,7 +72,10 @@ class CalibrationError(Metric):
         self.add_state("sums", torch.zeros(self.bins + 1, dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, probs: Array, labels: Array, weights: Array | None = None) -> None:
-        """Add these rows; without rows or weight it adds nothing: an error would keep other ranks waiting."""
+        """Add rows: `probs` [N, C], `labels` [N], `weights` [N].
+
+        Without rows or weight it adds nothing: an error would keep other ranks waiting.
+        """
         none = not (as_tensor(probs).numel() or as_tensor(labels).numel())
         if none or (weights is not None and not as_tensor(weights).any()):
             return

@@ -2,6 +2,7 @@
 
 from calmoe.models.calibrated_moe import CalibratedMoEClassifier
 from calmoe.models.mixture_of_models import MixtureOfModels
+from calmoe.models.model import Model
 from calmoe.models.preparation import Preparation
 
-__all__ = ["CalibratedMoEClassifier", "MixtureOfModels", "Preparation"]
+__all__ = ["CalibratedMoEClassifier", "MixtureOfModels", "Model", "Preparation"]

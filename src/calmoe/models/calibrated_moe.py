@@ -26,24 +26,45 @@ FEWEST_ROWS = 60  # that differ; below it none can be spared for validation
 class CalibratedMoEClassifier(TableClassifier):
     """A mixture of experts on top of a small network, trained for probabilities that can be believed.
 
-    Sharp gradients (`rho`) and averaged weights (`average`) train it, part of the rows are held out to stop
-    at the lowest log loss (`validation_fraction`, `patience`), and one temperature is fitted on them. X is a
-    table with numbers, text, dates and gaps, or an array (`calmoe.models.Preparation`).
+    Sharp gradients and averaged weights train it. Part of the rows are held out: training stops at their
+    lowest log loss, and one temperature is fitted on them. X is a table with numbers, text, dates and gaps,
+    or an array (`calmoe.models.Preparation`). On tables `calmoe.MixtureOfModels` is usually better; this one
+    is for those who want one network.
 
-    num_experts, hidden, router_hidden: the sizes. objective, eta: "erm", "entropic", "tilted", "filtered" or
-    "cvar". Rows that are equal count as one of larger weight; with fewer than 60 different rows none are held
-    out: training takes all `max_epochs`, and the temperature stays 1.
+    Rows that are equal count as one of larger weight; with fewer than 60 different rows none are held out:
+    training takes all `max_epochs`, and the temperature stays 1.
 
-    On tables `calmoe.MixtureOfModels` is usually better; this one is for those who want one network.
+    Args:
+        num_experts: The number of experts, K.
+        hidden: The widths of the network's hidden layers.
+        router_hidden: The width of the router's hidden layer.
+        objective: "erm", "entropic", "tilted", "filtered" or "cvar".
+        eta: How hard the objective leans on large losses; "erm" and "cvar" do not read it.
+        rho: How far sharp gradients look, ρ; 0 is plain training.
+        average: How slowly the average of the weights moves, between 0 and 1.
+        max_epochs: The most epochs.
+        patience: How many epochs without a lower log loss end the training.
+        batch_size: The rows of a step.
+        learning_rate: AdamW's.
+        weight_decay: AdamW's.
+        validation_fraction: The share of rows held out.
+        random_state: A seed, as in scikit-learn.
 
-    After `fit`: `network_`, `temperature_`, `validation_log_loss_` (an epoch each).
+    Attributes:
+        classes_: The classes, sorted. [C]
+        network_: The trained network.
+        temperature_: The temperature.
+        validation_log_loss_: One an epoch.
+        preparation_: How the table becomes numbers.
+        n_features_in_: The number of columns.
 
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(200, 2))
-    >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "yes", "no")
-    >>> model = CalibratedMoEClassifier(max_epochs=5, random_state=0).fit(X, y)
-    >>> model.predict_proba(X[:3]).shape, model.predictions(X, y).num_experts
-    ((3, 2), 4)
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 2))
+        >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "yes", "no")
+        >>> model = CalibratedMoEClassifier(max_epochs=5, random_state=0).fit(X, y)
+        >>> model.predict_proba(X[:3]).shape, model.predictions(X, y).num_experts
+        ((3, 2), 4)
     """
 
     def __init__(
@@ -80,7 +101,7 @@ class CalibratedMoEClassifier(TableClassifier):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from a table or an array X and labels y."""
+        """Learn from a table or an array `X` [N, columns], labels `y` [N] and `sample_weight` [N]."""
         recipe, share = self._recipe(), as_number("validation_fraction", self.validation_fraction, 0.01, 0.5)
         rows = self._begin(X, y, sample_weight)
         seed = seed_of(self.random_state)
@@ -97,14 +118,14 @@ class CalibratedMoEClassifier(TableClassifier):
         return self
 
     def save(self, folder: str | Path) -> None:
-        """Write the model into a new or empty folder: JSON and safetensors."""
+        """Write the model into a new or empty `folder`: JSON and safetensors."""
         from calmoe.models.folders import save_calibrated_moe
 
         save_calibrated_moe(self, folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> "CalibratedMoEClassifier":
-        """Read what `save` wrote."""
+        """Read what `save` wrote into `folder`."""
         from calmoe.models.folders import load_calibrated_moe, refuse_calibrator
 
         refuse_calibrator(folder)

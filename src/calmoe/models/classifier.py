@@ -50,23 +50,26 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """The mixture for rows that were read; `given` is X as it came."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`. [N, C]"""
+        """The probability of each class for the rows `X`, in the order of `classes_`. [N, C]"""
         probs = as_numpy(self._output(X).probs)
         return probs / probs.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """The logarithms of the probabilities. [N, C]"""
+        """The logarithms of the probabilities for the rows `X`. [N, C]"""
         return as_numpy(self._output(X).log_probs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class. [N]"""
+        """The most probable class for the rows `X`. [N]"""
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
     def predictions(self, X: Any, y: Any = None, groups: dict[str, Any] | None = None) -> Predictions:
         """Mixture, routing and experts as `calmoe.Predictions`, ready for `calmoe.audit`.
 
-        groups: columns by name, one value a row, that the audit should look at.
+        Args:
+            X: A table by columns, or an array. [N, columns]
+            y: The true classes [N], if they are known.
+            groups: Columns by name, one value a row, that the audit should look at.
         """
         labels = None if y is None else as_tensor(self._codes(np.asarray(y)))
         names = [str(value) for value in self.classes_]

@@ -31,30 +31,45 @@ SHIFT_FOLDS = 5  # of values that are left out together
 class MixtureOfModels(TableClassifier):
     """A calibrated mixture of ordinary classifiers, for tables.
 
-    Each expert answers for rows that it was not fitted on (`cv` folds). From these answers a router learns
-    one temperature an expert, the experts' weights, and one temperature on the whole. The weights are those
-    of one expert, all the same, constant, or of a gate that looks at the row: whichever is the simplest
-    within one standard error of the lowest cross-validated log loss. So the mixture is as good as its best
-    expert, up to noise. Then the experts are fitted on all rows. Gates are tried from 500 different rows on.
+    Each expert answers for rows that it was not fitted on. From these answers a router learns one temperature
+    an expert, the experts' weights, and one temperature on the whole. The weights are those of one expert,
+    all the same, constant, or of a gate that looks at the row: whichever is the simplest within one standard
+    error of the lowest cross-validated log loss. So the mixture is as good as its best expert, up to noise.
+    Then the experts are fitted on all rows. Gates are tried from 500 different rows on.
 
-    experts: classifiers, or pairs of a name and a classifier; by default logistic regression, histogram
-        gradient boosting and extra trees. prepare: whether they see the prepared table, in numbers without
-        gaps (`calmoe.models.Preparation`), or X as it is.
-    objective, eta: what the router minimises: "erm", "entropic", "tilted", "filtered" or "cvar".
-    expect_shift: a column, by name or number, whose values will be others in use. Then η is chosen from
-        `etas` by leaving out values of this column, and the objective, if it is "erm", is "entropic" where
-        η > 0. The smallest η within one standard error of the best is taken: 0 is the plain mean.
-    cv: the number of folds, a splitter of scikit-learn, or splits. n_jobs: as in scikit-learn.
+    Args:
+        experts: Classifiers, or pairs of a name and a classifier; by default logistic regression, histogram
+            gradient boosting and extra trees.
+        objective: What the router minimises: "erm", "entropic", "tilted", "filtered" or "cvar".
+        eta: How hard the objective leans on large losses; "erm" and "cvar" do not read it.
+        expect_shift: A column, by name or number, whose values will be others in use. Then η is chosen from
+            `etas` by leaving out values of this column, and the objective, if it is "erm", is "entropic"
+            where η > 0. The smallest η within one standard error of the best is taken: 0 is the plain mean.
+        etas: The η to choose from.
+        cv: The number of folds, a splitter of scikit-learn, or splits.
+        prepare: Whether experts see the prepared table, in numbers without gaps
+            (`calmoe.models.Preparation`), or X as it is.
+        n_jobs: As in scikit-learn.
+        random_state: A seed, as in scikit-learn.
 
-    After `fit`: `experts_` (names and fitted classifiers), `router_`, `eta_`, `choice_` (the kind of router),
-    `trials_` (every candidate and its log loss on rows left out), `shift_log_loss_` (of each η tried).
+    Attributes:
+        classes_: The classes, sorted. [C]
+        experts_: Names and fitted classifiers.
+        router_: The fitted router.
+        eta_: The η in use.
+        choice_: The kind of router.
+        trials_: Every candidate and its log loss on rows left out.
+        shift_log_loss_: The log loss of each η tried.
+        preparation_: How the table becomes numbers.
+        n_features_in_: The number of columns.
 
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(200, 2))
-    >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "yes", "no")
-    >>> model = MixtureOfModels(cv=3, random_state=0).fit(X, y)
-    >>> model.classes_, model.predict_proba(X[:5]).shape, model.predictions(X, y).num_experts
-    (array(['no', 'yes'], dtype='<U3'), (5, 2), 3)
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 2))
+        >>> y = np.where(X[:, 0] + rng.normal(size=200) > 0, "yes", "no")
+        >>> model = MixtureOfModels(cv=3, random_state=0).fit(X, y)
+        >>> model.classes_, model.predict_proba(X[:5]).shape, model.predictions(X, y).num_experts
+        (array(['no', 'yes'], dtype='<U3'), (5, 2), 3)
     """
 
     def __init__(
@@ -83,7 +98,11 @@ class MixtureOfModels(TableClassifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learn from a table or an array X and labels y.
 
-        groups: one value a row; rows of a group are left out together (a patient, a shop).
+        Args:
+            X: A table by columns, or an array. [N, columns]
+            y: The classes. [N]
+            sample_weight: Weights ≥ 0. [N]
+            groups: One value a row [N]; rows of a group are left out together (a patient, a shop).
         """
         base = named_objective(self.objective, 0.0 if self.expect_shift is not None else self.eta)
         rows = self._begin(X, y, sample_weight)
@@ -116,14 +135,14 @@ class MixtureOfModels(TableClassifier):
         return self
 
     def save(self, folder: str | Path) -> None:
-        """Write the model into a new or empty folder: JSON, safetensors, and skops for the experts."""
+        """Write the model into a new or empty `folder`: JSON, safetensors, and skops for the experts."""
         from calmoe.models.folders import save_mixture_of_models
 
         save_mixture_of_models(self, folder)
 
     @classmethod
     def load(cls, folder: str | Path, trusted: tuple[str, ...] = ()) -> "MixtureOfModels":
-        """Read what `save` wrote. trusted: further types, by full name, that experts may consist of."""
+        """Read what `save` wrote into `folder`; `trusted` are further types, by full name, of experts."""
         from calmoe.models.folders import load_mixture_of_models, refuse_calibrator
 
         refuse_calibrator(folder)

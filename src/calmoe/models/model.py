@@ -23,9 +23,21 @@ LONGEST_GROUP = 10_000  # characters
 class Model:
     """What `calmoe.load` gives. X is a table, an array, images or texts, as the model's `kind` says.
 
-    `classes` are the names of the classes, in the order of the probabilities' columns: whole numbers where
-    the data's classes are; `classes_` are the same, as scikit-learn has them. `card` says what the model was
-    trained on, and its scores. `calibrator` repairs what the model says, if it has one.
+    Attributes:
+        kind: What it reads: "tables", "images", "texts" or "arrays".
+        classes: The names of the classes, in the order of the probabilities' columns: whole numbers where the
+            data's classes are. [C]
+        card: What the model was trained on, and its scores.
+        calibrator: What repairs the model's answers, if anything does.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from calmoe import CalibratedMoEClassifier, load
+        >>> X, y = np.arange(80.0).reshape(40, 2), np.repeat(["no", "yes"], 20)
+        >>> with TemporaryDirectory() as folder:
+        ...     CalibratedMoEClassifier(max_epochs=1, random_state=0).fit(X, y).save(f"{folder}/model")
+        ...     load(f"{folder}/model").predict_proba(X[:3]).shape
+        (3, 2)
     """
 
     kind: str = ""  # what it reads: "tables", "images", "texts" or "arrays"
@@ -56,15 +68,15 @@ class Model:
 
     @abstractmethod
     def own_output(self, X: Any) -> MixtureOutput:
-        """Mixture, routing and experts in logarithms, after every temperature, before the calibrator."""
+        """Mixture, routing and experts of `X` in logarithms, after temperatures, before the calibrator."""
 
     def output(self, X: Any) -> MixtureOutput:
-        """Mixture, routing and experts in logarithms, as the model is used."""
+        """Mixture, routing and experts of `X` in logarithms, as the model is used."""
         own = self.own_output(X)
         return own if self.calibrator is None else self.calibrator.transform(own)
 
     def with_calibrator(self, calibrator: Calibrator) -> Self:
-        """The same model, repaired by a calibrator that was fitted on its predictions."""
+        """The same model, repaired by a `calibrator` that was fitted on its predictions."""
         if self.calibrator is not None:
             raise InputError(
                 f"the model carries {self.calibrator.title} already: give the model that it was made from"
@@ -84,22 +96,25 @@ class Model:
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
-        """Write the model's folder, whole or not at all."""
+        """Write the model into a `folder`, whole or not at all."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class. [N, C]"""
+        """The probability of each class for the rows `X`. [N, C]"""
         probs = as_numpy(self.output(X).log_probs.double().exp())
         return probs / probs.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class, by name. [N]"""
+        """The most probable class for the rows `X`, by name. [N]"""
         best = as_numpy(self.output(X).log_probs).argmax(axis=1)
         return self.classes_[best]
 
     def predictions(self, X: Any, y: Any = None, groups: Mapping[str, Any] | None = None) -> Predictions:
         """Mixture, routing and experts as `calmoe.Predictions`, ready for `calmoe.audit`.
 
-        y: the true classes, by name. groups: columns by name, one value a row.
+        Args:
+            X: N rows.
+            y: The true classes, by name [N], if they are known.
+            groups: Columns by name, one value a row.
         """
         labels = None if y is None else as_tensor(self.codes(y))
         columns = {name: group_column(values, name) for name, values in (groups or {}).items()}
@@ -108,7 +123,7 @@ class Model:
         return own if self.calibrator is None else self.calibrator.transform(own)
 
     def codes(self, y: Any) -> np.ndarray:
-        """Classes by name as their places in `classes`; 1, 1.0 and "1" are the same name."""
+        """The classes `y`, by name, as their places in `classes`; 1, 1.0 and "1" are the same name."""
         place = {class_name(value): i for i, value in enumerate(self.classes)}
         names = [class_name(value) for value in np.asarray(y, dtype=object).tolist()]
         strange = next((name for name in names if name not in place), None)

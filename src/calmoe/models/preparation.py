@@ -66,23 +66,28 @@ class Column:
 class Preparation:
     """Learn how to prepare a table with `fit`; `transform` then gives float32 [N, features].
 
-    >>> table = {"age": [25, 40, None, 61], "town": ["Łódź", "Kraków", "Łódź", "Łódź"], "unit": ["m"] * 4}
-    >>> preparation = Preparation().fit(table)
-    >>> preparation.features
-    ['age', 'age missing', 'town=Kraków', 'town=Łódź']
-    >>> preparation.transform({"age": [33], "town": ["Gdańsk"]})
-    array([[-0.2623..., 0. , 0. , 0. ]], dtype=float32)
-    >>> print(preparation.describe())
-    age: number, 1 missing
-    town: category, 2 values
-    unit: left out, it is constant
+    Args:
+        columns: What is known of each column; `fit` finds it.
+        kept: Which of all columns' features are kept; `fit` finds it.
+
+    Example:
+        >>> table = {"age": [25, 40, None, 61], "town": ["Łódź", "Kraków", "Łódź", "Łódź"], "unit": ["m"] * 4}
+        >>> preparation = Preparation().fit(table)
+        >>> preparation.features
+        ['age', 'age missing', 'town=Kraków', 'town=Łódź']
+        >>> preparation.transform({"age": [33], "town": ["Gdańsk"]})
+        array([[-0.2623..., 0. , 0. , 0. ]], dtype=float32)
+        >>> print(preparation.describe())
+        age: number, 1 missing
+        town: category, 2 values
+        unit: left out, it is constant
     """
 
     columns: list[Column] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)  # of all columns' features
 
     def fit(self, table: Any, weights: np.ndarray | None = None) -> Self:
-        """Learn from a table; a row of weight 2 counts as two rows."""
+        """Learn from a `table`; a row of weight 2 in `weights` [N] counts as two rows."""
         columns = read_columns(table)
         rows = len(next(iter(columns.values())))
         if rows == 0:
@@ -106,7 +111,7 @@ class Preparation:
         return self
 
     def transform(self, table: Any) -> np.ndarray:
-        """The prepared rows, float32 [N, features]. Columns that `fit` did not see are not looked at."""
+        """The rows of `table`, prepared, float32 [N, features]; columns that are new are not looked at."""
         if not self.columns:
             raise InputError("this Preparation is not fitted: call fit(table) first")
         columns = read_columns(table)
@@ -135,7 +140,7 @@ class Preparation:
 
     @classmethod
     def from_dict(cls, saved: Any) -> "Preparation":
-        """The preparation that `as_dict` described; an InputError where it cannot be one."""
+        """The preparation that `as_dict` gave as `saved`; an InputError where it cannot be one."""
         saved = table("preparation", saved, ("columns", "kept"))
         columns = [_read_column(each) for each in items("columns", saved["columns"], least=1)]
         preparation = cls(columns)

@@ -28,7 +28,21 @@ from calmoe.worlds.finite import Finite
 
 @dataclass(frozen=True, kw_only=True)
 class World(Finite):
-    """M configurations of a two-class mixture of K experts; `truth` is m(s) = P(Y = 1 | s)."""
+    """M configurations of a two-class mixture of K experts, whose truth is known.
+
+    Args:
+        probability: P(s), sums to 1. [M]
+        routing: r_k(s). [M, K]
+        experts: Each expert's probability of class 1. [M, K]
+        truth: m(s) = P(Y = 1 | s). [M]
+        said: The mixture's probability of class 1 after a recalibration; Σ_k r_k f_k unless given. [M]
+
+    Example:
+        >>> one, half = np.array([1.0]), np.array([[0.5, 0.5]])
+        >>> world = World(probability=one, routing=half, experts=np.array([[0.9, 0.5]]), truth=0.6 * one)
+        >>> world.confidence.round(6), round(world.hidden, 6)  # says 0.7, is right in 0.6
+        (array([0.7]), 0.1)
+    """
 
     experts: np.ndarray  # [M, K] each expert's probability of class 1
     truth: np.ndarray  # [M]
@@ -59,7 +73,7 @@ class World(Finite):
         return np.maximum(own, 1 - own), np.where(own > 0.5, self.truth, 1 - self.truth)
 
     def recalibrated(self, transform: Callable[[MixtureOutput], MixtureOutput]) -> "World":
-        """The same world after a recalibration of its mixture, in every configuration."""
+        """The same world after a recalibration of its mixture, `transform`, in every configuration."""
         every = self._predictions(np.arange(len(self.probability)), None)
         return replace(self, said=transform(every.output).probs[:, 1].numpy())
 
@@ -76,7 +90,7 @@ class World(Finite):
         return float(2 * self.probability @ (m * (1 - f) ** 2 + (1 - m) * f**2))
 
     def reweighted(self, density: np.ndarray) -> "World":
-        """The same configurations and m(s), with P(s) times a density [M]: what the paper calls a shift."""
+        """The same configurations and m(s), with P(s) times a `density` [M]: what the paper calls a shift."""
         mass = self.probability * density
         return replace(self, probability=mass / mass.sum())
 
@@ -98,7 +112,20 @@ class World(Finite):
 
 
 def calibrated(seed: int, experts: int = 3, configurations: int = 80) -> World:
-    """Calibrated in every configuration: m(s) = f(s)."""
+    """Calibrated in every configuration: m(s) = f(s).
+
+    Args:
+        seed: Which world.
+        experts: The number of experts.
+        configurations: The number of configurations.
+
+    Returns:
+        The world.
+
+    Example:
+        >>> round(calibrated(seed=0).hidden, 6)
+        0.0
+    """
     random = np.random.default_rng(seed)
     routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
     answers = random.uniform(0.03, 0.97, size=(configurations, experts))
@@ -120,8 +147,21 @@ def cancelling(
 ) -> World:
     """Calibrated only by cancellation (section 4.2): each level p occurs twice, with m = p + δ and p − δ.
 
-    rule: what the sign of δ follows, "leading" (the leading expert) or "disagreement" (how far the experts
-    are apart); one of them at random unless given.
+    Args:
+        seed: Which world.
+        delta: δ.
+        experts: The number of experts.
+        levels: The number of levels p.
+        rule: What the sign of δ follows, "leading" (the leading expert) or "disagreement" (how far the
+            experts are apart); one of them at random unless given.
+
+    Returns:
+        The world.
+
+    Example:
+        >>> world = cancelling(seed=0, delta=0.1)
+        >>> round(world.level_set_error, 6), round(world.hidden, 6)
+        (0.0, 0.1)
     """
     random = np.random.default_rng(seed)
     rule = rule or str(random.choice(["leading", "disagreement"]))
@@ -156,6 +196,18 @@ def calibrated_experts(seed: int, signals: int = 5) -> World:
     Expert k is the posterior P(Y = 1 | A_k) of a signal of its own; the signals are independent given Y, and
     the router follows a state that is independent of both. The average is underconfident, as every linear
     pool of calibrated forecasts is.
+
+    Args:
+        seed: Which world.
+        signals: How many values a signal has.
+
+    Returns:
+        The world.
+
+    Example:
+        >>> world = calibrated_experts(seed=0)
+        >>> round(world.expert_ece(0), 6), world.ece() > 0.01
+        (0.0, True)
     """
     random = np.random.default_rng(seed)
     given = random.dirichlet(np.full(signals, 1.5), size=(2, 2))  # [expert, Y, signal]
@@ -173,7 +225,22 @@ def calibrated_experts(seed: int, signals: int = 5) -> World:
 
 
 def hard_routed(seed: int, delta: float = 0.1, experts: int = 3, levels: int = 40) -> World:
-    """One-hot routing, calibrated in each slice (k, f_k), while m is off by ±δ with what the others say."""
+    """One-hot routing, calibrated in each slice (k, f_k), while m is off by ±δ with what the others say.
+
+    Args:
+        seed: Which world.
+        delta: δ.
+        experts: The number of experts.
+        levels: The number of levels p.
+
+    Returns:
+        The world.
+
+    Example:
+        >>> world = hard_routed(seed=0)
+        >>> round(float(world.fragility(np.array([0.1]), regions_only=True)[0]), 6)
+        0.0
+    """
     random = np.random.default_rng(seed)
     level = np.repeat(random.uniform(0.53, 0.88, size=levels), 2)
     sign = np.tile([1.0, -1.0], levels)
@@ -191,7 +258,22 @@ def hard_routed(seed: int, delta: float = 0.1, experts: int = 3, levels: int = 4
 
 
 def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, configurations: int = 80) -> World:
-    """Overconfident everywhere: m(s) = σ(logit f(s) / T), a function of f alone; nothing cancels."""
+    """Overconfident everywhere: m(s) = σ(logit f(s) / T), a function of f alone; nothing cancels.
+
+    Args:
+        seed: Which world.
+        temperature: T.
+        experts: The number of experts.
+        configurations: The number of configurations.
+
+    Returns:
+        The world.
+
+    Example:
+        >>> world = miscalibrated(seed=0)
+        >>> round(world.hidden - world.ece(), 6)
+        0.0
+    """
     world = calibrated(seed, experts, configurations)
     return World(
         probability=world.probability,
@@ -202,7 +284,20 @@ def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, configu
 
 
 def confident(seed: int, experts: int = 3, configurations: int = 80) -> World:
-    """Calibrated in every configuration and nearly always right, as networks often are: errors are rare."""
+    """Calibrated in every configuration and nearly always right, as networks often are: errors are rare.
+
+    Args:
+        seed: Which world.
+        experts: The number of experts.
+        configurations: The number of configurations.
+
+    Returns:
+        The world.
+
+    Example:
+        >>> confident(seed=0).accuracy > 0.9
+        True
+    """
     random = np.random.default_rng(seed)
     routing = random.dirichlet(np.full(experts, 0.8), size=configurations)
     wrong = 10 ** -random.uniform(2.0, 4.5, size=(configurations, 1))
@@ -213,10 +308,19 @@ def confident(seed: int, experts: int = 3, configurations: int = 80) -> World:
 def shifted(world: World, seed: int, epsilon: float = 0.2) -> World:
     """The world under a random reweighting of KL ε: the tilt of a random mix of f, r, f_k and disagreement.
 
-    >>> world = cancelling(seed=0)
-    >>> target = shifted(world, seed=0, epsilon=0.2)
-    >>> float((target.probability * np.log(target.probability / world.probability)).sum().round(6))
-    0.2
+    Args:
+        world: The world as it was.
+        seed: Which shift.
+        epsilon: Its size, ε.
+
+    Returns:
+        The world after the shift.
+
+    Example:
+        >>> world = cancelling(seed=0)
+        >>> target = shifted(world, seed=0, epsilon=0.2)
+        >>> float((target.probability * np.log(target.probability / world.probability)).sum().round(6))
+        0.2
     """
     disagreement = np.sqrt(expert_variance(world.routing, world.experts))
     features = np.column_stack([world.confidence, disagreement, world.routing, world.experts])
@@ -228,7 +332,20 @@ def shifted(world: World, seed: int, epsilon: float = 0.2) -> World:
 
 
 def broken(world: World, delta: float = 0.1) -> World:
-    """The same configurations with another m(s): the predicted class is right δ less often, 0.01 at least."""
+    """The same configurations with another m(s): the predicted class is right δ less often, 0.01 at least.
+
+    Args:
+        world: The world as it was.
+        delta: δ.
+
+    Returns:
+        A world in which the assumption "m(S) stays" fails.
+
+    Example:
+        >>> world = calibrated(seed=0)
+        >>> broken(world, delta=0.1).accuracy < world.accuracy
+        True
+    """
     correct = np.maximum(world.correct - delta, 0.01)
     return replace(world, truth=np.where(world.mixture > 0.5, correct, 1 - correct))
 
@@ -240,3 +357,4 @@ WORLDS: dict[str, Callable[[int], World]] = {
     "hard-routed": hard_routed,
     "miscalibrated": miscalibrated,
 }
+"""Worlds of two classes by name: functions of a seed."""

@@ -41,7 +41,7 @@ class Finite(ABC):
 
     @abstractmethod
     def sample(self, rows: int, seed: int) -> Predictions:
-        """Rows drawn from the world; the group "configuration" holds the index of s."""
+        """Draw `rows` from the world by a `seed`; the group "configuration" holds the index of s."""
 
     @property
     def gap(self) -> np.ndarray:
@@ -93,11 +93,11 @@ class Finite(ABC):
         return float(self.probability @ np.abs(self.gap - self.visible_gap))
 
     def bins(self, bins: int = BINS) -> np.ndarray:
-        """The equal-width bin of each confidence. [M]"""
+        """Which of `bins` of equal width each confidence is in. [M]"""
         return width_bins(torch.as_tensor(self.confidence), bins).numpy()
 
     def ece(self, bins: int = BINS, weights: np.ndarray | None = None) -> float:
-        """Σ_b |E[a (m − f) 1_b]|: the ECE of the population under the density a, 1 unless given."""
+        """Σ_b |E[a (m − f) 1_b]| over `bins`: the population's ECE; a = `weights` [M], 1 unless given."""
         mass = self.probability if weights is None else self.probability * weights
         return float(np.abs(np.bincount(self.bins(bins), mass * self.gap)).sum())
 
@@ -106,7 +106,7 @@ class Finite(ABC):
         return self.hidden - self.ece(bins)
 
     def expert_ece(self, expert: int, bins: int = BINS, *, region: bool = False) -> float:
-        """The ECE of an expert's own predicted class on its routing-weighted view, or on its hard region."""
+        """The ECE over `bins` of what an expert predicts, on its view, or where it leads (`region`)."""
         confidence, correct = self.own(expert)
         view = (self.region == expert).astype(float) if region else self.routing[:, expert]
         mass = self.probability * view
@@ -115,7 +115,7 @@ class Finite(ABC):
 
     @abstractmethod
     def classwise_ece(self, bins: int = BINS) -> float:
-        """The mean over classes of Σ_b |E[(P(Y = c | s) − f_c) 1_b]|."""
+        """The mean over classes of Σ_b |E[(P(Y = c | s) − f_c) 1_b]|, over `bins`."""
 
     def moments(self, auditors: np.ndarray) -> np.ndarray:
         """E[g (m − f)] for auditors g [M, ...]. [...]"""
@@ -132,12 +132,12 @@ class Finite(ABC):
         return self.probability[:, None] * np.stack([self.correct, 1 - self.correct], axis=1)
 
     def worst_square(self, epsilons: np.ndarray) -> np.ndarray:
-        """The largest E_a[D²] over all densities a, of configurations and outcomes, within KL radius ε."""
+        """The largest E_a[D²] over densities a of configurations and outcomes, KL `epsilons` [R]. [R]"""
         squares, chance = self.residual.ravel() ** 2, self.chance.ravel()
         return np.array([chance @ (tilt(squares, float(e), chance) * squares) for e in epsilons])
 
     def worst_ece(self, epsilons: np.ndarray, bins: int = BINS) -> np.ndarray:
-        """The largest ECE over the same densities: like `fragility`, but labels shift too."""
+        """The largest ECE over the same densities, `epsilons` [R], at `bins`: labels shift too. [R]"""
         used, index = np.unique(self.bins(bins), return_inverse=True)
         signs, chance = np.array(list(product([-1.0, 1.0], repeat=len(used)))), self.chance.ravel()
         scores = (signs[:, index, None] * self.residual).reshape(len(signs), -1)
@@ -147,7 +147,12 @@ class Finite(ABC):
         """The largest ECE over reweightings of the configurations within KL radius ε; exact.
 
         Σ_b |E[a h 1_b]| is the largest of E[a s_b h] over signs s: this tries every sign pattern with its
-        exponential tilt. regions_only: the density depends on the leading expert alone.
+        exponential tilt.
+
+        Args:
+            epsilons: The radii ε. [R]
+            bins: The number of equal-width bins.
+            regions_only: The density depends on the leading expert alone.
         """
         used, index = np.unique(self.bins(bins), return_inverse=True)
         signs = np.array(list(product([-1.0, 1.0], repeat=len(used))))

@@ -31,16 +31,33 @@ class TooFewRows(InputError):
 class Repair:
     """Candidates, what was chosen, and what is recommended: a name, or None where nothing surely helps.
 
-    chosen: what all rows choose. choosing: what choosing gains, on rows that took no part in it; picked: what
-    was chosen there. recommended: `chosen` where choosing helps and surely lowers one temperature's NLL, else
-    one temperature where that helps. A repair helps if it surely lowers the NLL (one temperature: by more
-    than a standard error), or lowers it and takes the ECE below where it surely was. Never what raises the
-    ECE by more than `Rule.rise`; worse: these. Where only that stands against one temperature, the simplest
-    of the others that helps as much takes its place.
-    reason: one sentence.
-    rows: those that were judged; learned: those that taught; crossed: whether they are the same ones.
-    impossible: judged rows whose label has probability zero; they are left out of the NLL.
-    fitted: the recommended repair for other data, fitted on `learned` rows; fits: every candidate's.
+    Attributes:
+        rows: The rows that were judged.
+        learned: The rows that taught.
+        crossed: Whether they are the same ones, by folds.
+        impossible: Judged rows whose label has probability zero; they are left out of the NLL.
+        candidates: What each candidate gains, by name.
+        left_out: Candidates that were not tried, and why.
+        choosing: What choosing gains, on rows that took no part in it.
+        picked: What was chosen there.
+        chosen: What all rows choose.
+        recommended: `chosen` where choosing helps and surely lowers one temperature's NLL, else one
+            temperature where that helps. A repair helps if it surely lowers the NLL (one temperature: by more
+            than a standard error), or lowers it and takes the ECE below where it surely was. Never what
+            raises the ECE by more than `Rule.rise`. Where only that stands against one temperature, the
+            simplest of the others that helps as much takes its place.
+        worse: Candidates that raise the ECE by more than that.
+        reason: One sentence.
+        temperature: The one temperature.
+        temperature_status: How its fit ended.
+        fitted: The recommended repair for other data, fitted on `learned` rows.
+        fits: Every candidate's.
+
+    Example:
+        >>> from calmoe.worlds import miscalibrated
+        >>> result = repair(miscalibrated(seed=0).sample(400, seed=0))
+        >>> result.temperature > 1, "temperature" in result.candidates
+        (True, True)
     """
 
     rows: int
@@ -95,13 +112,22 @@ def repair(
 ) -> Repair:
     """Try every candidate, choose, and judge the choice on rows that took no part in it.
 
-    of: the event whose ECE is guarded; NLLs are of all classes. `inside` hears which share of the work is
-    done.
+    Args:
+        predictions: What the model said, with labels.
+        of: The event whose ECE is guarded: "top", or the number of a class. NLLs are of all classes.
+        bins: The number of equal-width bins.
+        level: The certainty of intervals.
+        seed: Which rows teach and which are judged.
+        inside: Hears which share of the work is done.
 
-    >>> from calmoe.worlds.binary import miscalibrated
-    >>> found = repair(miscalibrated(seed=0, temperature=2.0).sample(2000, seed=0))
-    >>> found.recommended, found.after.nll.against_nothing.high < 0
-    ('temperature', True)
+    Returns:
+        The candidates, the recommendation, and the fitted calibrator.
+
+    Example:
+        >>> from calmoe.worlds.binary import miscalibrated
+        >>> result = repair(miscalibrated(seed=0, temperature=2.0).sample(2000, seed=0))
+        >>> result.recommended, result.after.nll.against_nothing.high < 0
+        ('temperature', True)
     """
     check_event(of, predictions.num_classes)
     labels = predictions.known_labels

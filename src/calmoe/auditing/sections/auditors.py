@@ -36,13 +36,32 @@ Kind = Literal["indicator", "hat"]
 
 @dataclass(frozen=True, kw_only=True)
 class Auditors:
-    """The moments of K × J auditors g = r_k φ_j(f), with intervals that hold for all of them together.
+    """The moments E[g D] of K × J auditors g = r_k φ_j(f), with intervals that hold for all of them together.
 
-    moments: E[g D]; normalised: E[g D] / E[g], the multicalibration residual. Intervals of both, and the
-    normalised residual itself, are NaN where the auditor has fewer than 100 effective rows (Σ g)² / Σ g².
-    bound: √J, J = E[D²]: no moment can exceed it (Cauchy-Schwarz, g ≤ 1). sharper: √(E[g²] J).
-    critical: the intervals are ± this many standard errors; more, by Student's t with
-        (Σ g² D²)² / Σ g⁴ D⁴ − 1 degrees of freedom, where few rows carry the variance.
+    Intervals, and the normalised residual itself, are NaN where the auditor has fewer than 100 effective rows
+    (Σ g)² / Σ g².
+
+    Attributes:
+        kind: "indicator" for bins, "hat" for hats.
+        nodes: The centre of a bin, or where the hat is 1. [J]
+        moments: E[g D]. [K, J]
+        low: The lower ends of their intervals. [K, J]
+        high: The upper ends. [K, J]
+        mass: E[g]. [K, J]
+        effective: The effective rows. [K, J]
+        normalised: E[g D] / E[g], the multicalibration residual. [K, J]
+        normalised_low: The lower ends of its intervals. [K, J]
+        normalised_high: The upper ends. [K, J]
+        sharper: √(E[g²] J), a bound for each auditor. [K, J]
+        bound: √J, J = E[D²]: no moment can exceed it (Cauchy-Schwarz, g ≤ 1).
+        critical: The intervals are ± this many standard errors; more, by Student's t with (Σ g² D²)² / Σ g⁴
+            D⁴ − 1 degrees of freedom, where few rows carry the variance.
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> moments = auditors(Configurations.of(cancelling(seed=0).sample(300, seed=0)), bins=5)
+        >>> moments.moments.shape, bool(abs(moments.moments).max() <= moments.bound.value)
+        ((3, 5), True)
     """
 
     kind: Kind
@@ -95,7 +114,25 @@ def auditors(
     level: float = LEVEL,
     draws: int = 4000,
 ) -> Auditors:
-    """All moments of one kind; the critical value is the quantile of the largest |z| in their joint law."""
+    """All moments E[r_k φ_j(f) D] of one kind.
+
+    Args:
+        configurations: The rows, with labels.
+        kind: "indicator" for bins of confidence, "hat" for overlapping hats.
+        bins: The number of bins.
+        level: The certainty of all intervals together.
+        draws: How many draws of the moments' joint law give the critical value, the quantile of its largest
+            |z|.
+
+    Returns:
+        The moments with their intervals.
+
+    Example:
+        >>> from calmoe.worlds import miscalibrated
+        >>> rows = Configurations.of(miscalibrated(seed=0).sample(2000, seed=0))
+        >>> bool(auditors(rows).found.any())  # some moment surely differs from zero
+        True
+    """
     experts, n = configurations.num_experts, len(configurations)
     check_number(experts, bins)
     nodes = (np.arange(bins) + 0.5) / bins if kind == "indicator" else np.arange(bins + 1) / bins

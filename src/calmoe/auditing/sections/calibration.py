@@ -48,11 +48,21 @@ FEWEST_EFFECTIVE = 30  # effective rows: with fewer, the audit does not judge an
 class Expert:
     """One expert; intervals hold for all experts together (level 1 − (1 − level)/K each).
 
-    view: the ECE Σ_b |E[r_k D_k 1_b]| / E[r_k] of the class that the expert predicts; region: the ECE where
-    it leads. Both are of the population at equal-width bins, and NaN below 30 effective rows.
-    balance: E[r_k (Y − f_k)] for the mixture's predicted class.
-    excess: a lower bound on the mixture's ECE less the view's, both measured on the same rows; its interval
-    alone holds for each expert by itself.
+    Attributes:
+        share: E[r_k].
+        leads: The share of rows where its routing weight is the largest.
+        view: The ECE Σ_b |E[r_k D_k 1_b]| / E[r_k] of the class that the expert predicts, of the population
+            at equal-width bins; NaN below 30 effective rows.
+        region: The ECE where it leads; NaN below 30 effective rows.
+        balance: E[r_k (Y − f_k)] for the mixture's predicted class.
+        excess: A lower bound on the mixture's ECE less the view's, both measured on the same rows; its
+            interval alone holds for each expert by itself.
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> judged = aggregate(Configurations.of(cancelling(seed=0).sample(300, seed=0)))
+        >>> round(sum(expert.share.value for expert in judged.experts), 6)
+        1.0
     """
 
     share: Estimate  # E[r_k]
@@ -65,14 +75,24 @@ class Expert:
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
-    """The mixture and its experts.
+    """The mixture and its experts, Σ_b |E[D 1_b]| with D = Y − f.
 
-    ece: Σ_b |E[D 1_b]| of the population at equal-width bins; adaptive_ece: at bins of equal mass, with
-    their edges taken as fixed; smooth_ece: ∫ |E[D K_σ(t, f)]| dt at the bandwidth that the smooth ECE
-    chooses, taken as fixed; classwise_ece: the mean over classes, NaN without `predictions`.
-    plain_ece: the usual estimate, biased upward, with ece's interval, as both estimate the same number.
-    balance: E[Y − f]. experts_ece: the experts' ECE on their views averaged by their shares,
-    Σ_k Σ_b |E[r_k D_k 1_b]|.
+    Attributes:
+        ece: Σ_b |E[D 1_b]| of the population at equal-width bins.
+        adaptive_ece: The same at bins of equal mass, with their edges taken as fixed.
+        smooth_ece: ∫ |E[D K_σ(t, f)]| dt at the bandwidth that the smooth ECE chooses, taken as fixed.
+        classwise_ece: The mean over classes; NaN without `predictions`.
+        plain_ece: The usual estimate, biased upward, with ece's interval, as both estimate the same number.
+        accuracy: E[Y].
+        balance: E[Y − f].
+        experts_ece: The experts' ECE on their views averaged by their shares, Σ_k Σ_b |E[r_k D_k 1_b]|.
+        experts: Each expert.
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> judged = aggregate(Configurations.of(cancelling(seed=0).sample(300, seed=0)))
+        >>> judged.accuracy.low < 0.75 < judged.accuracy.high, len(judged.experts)
+        (True, 3)
     """
 
     ece: Estimate
@@ -104,7 +124,24 @@ def aggregate(
     bins: int = BINS,
     level: float = LEVEL,
 ) -> Aggregate:
-    """Judge the mixture and each expert; only the class-wise ECE needs `predictions`."""
+    """Judge the mixture and each expert by their ECE, Σ_b |E[D 1_b]|.
+
+    Args:
+        configurations: The rows, with labels.
+        predictions: The same rows, for the class-wise ECE, which needs all classes.
+        bins: The number of equal-width bins.
+        level: The certainty of intervals.
+
+    Returns:
+        The mixture's numbers and each expert's.
+
+    Example:
+        >>> from calmoe.worlds import miscalibrated
+        >>> rows = miscalibrated(seed=0).sample(2000, seed=0)
+        >>> judged = aggregate(Configurations.of(rows), rows)
+        >>> judged.ece.low > 0, judged.balance.high < 0  # off, and overconfident
+        (True, True)
+    """
     residual, n, noise = configurations.residual, len(configurations), configurations.noise
     index, mass = configurations.bins(bins), equal_masses(configurations.confidence, bins)
     each = 1 - (1 - level) / configurations.num_experts

@@ -44,15 +44,27 @@ STAND_FOR_ALL = 200_000  # rows that stand for all where the report only compare
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """One loss, radius by radius.
+    """sup_a E_a[L] within KL(a) ≤ ε for one loss L, radius by radius.
 
-    risk: of E_a[L]; value, the largest over reweightings of these rows; high, an upper bound of the largest
-        over reweightings of the population, infinite where nothing bounds the loss. The upper bounds of all
-        radii hold together. standard_error: of the value, by the delta method.
-    ece: what this says about the ECE under a.
-    eta: where the sample's bound is least; 0 at radius 0, infinite where one value takes all the weight.
-    effective: Kish's effective rows under the worst reweighting of the sample.
-    vacuous: the population's ECE bound is not below `Certificates.label_free`, which needs no label.
+    Attributes:
+        loss: The name of L.
+        radii: ε. [R]
+        risk: Of E_a[L]; value, the largest over reweightings of these rows; high, an upper bound of the
+            largest over reweightings of the population, infinite where nothing bounds the loss. The upper
+            bounds of all radii hold together. standard_error: of the value, by the delta method.
+        ece: What this says about the ECE under a.
+        eta: Where the sample's bound is least; 0 at radius 0, infinite where one value takes all the weight.
+            [R]
+        effective: Kish's effective rows under the worst reweighting of the sample. [R]
+        vacuous: Whether the population's ECE bound is not below `Certificates.label_free`, which needs no
+            label. [R]
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> rows = Configurations.of(cancelling(seed=0).sample(300, seed=0))
+        >>> certificate = certificates(rows, radii=(0.0, 0.1)).squared
+        >>> certificate.risk[0].value < certificate.risk[1].value < certificate.risk[1].high
+        True
     """
 
     loss: str
@@ -73,11 +85,21 @@ class Certificate:
 class Certificates:
     """What holds for every shift within the radius, at the audit's level for each certificate alone.
 
-    tail: CVaR, the largest E_a[D²] over densities a ≤ Γ = e^ε; never above `squared`, as such an a has
-        KL(a) ≤ log Γ (the paper's bridge: CVaR ≤ ρ_η + log Γ / η). high: by the Dvoretzky-Kiefer-Wolfowitz
-        band, all Γ together.
-    label_free: the largest E_a[max(f, 1 − f)], on these rows: no labels could give a larger ECE.
-    calibrated: what `signed` would read on these rows if m(S) = f everywhere.
+    Attributes:
+        signed: Of the signed residual s_b D: the sharpest about the ECE.
+        squared: Of D².
+        cross_entropy: Of −log f_y, where it was given.
+        tail: CVaR, the largest E_a[D²] over densities a ≤ Γ = e^ε; never above `squared`, as such an a has
+            KL(a) ≤ log Γ (the paper's bridge: CVaR ≤ ρ_η + log Γ / η). high: by the
+            Dvoretzky-Kiefer-Wolfowitz band, all Γ together.
+        label_free: The largest E_a[max(f, 1 − f)], on these rows: no labels could give a larger ECE. [R]
+        calibrated: What `signed` would read on these rows if m(S) = f everywhere. [R]
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> certified = certificates(Configurations.of(cancelling(seed=0).sample(300, seed=0)), radii=(0.1,))
+        >>> certified.tail[0].value <= certified.squared.risk[0].value
+        True
     """
 
     signed: Certificate
@@ -89,6 +111,7 @@ class Certificates:
 
     @property
     def all(self) -> tuple[Certificate, ...]:
+        """The certificates that there are."""
         return tuple(c for c in (self.signed, self.squared, self.cross_entropy) if c is not None)
 
 
@@ -100,16 +123,27 @@ def certificates(
     bins: int = BINS,
     level: float = LEVEL,
 ) -> Certificates:
-    """Certify; cross_entropy [N] is the mixture's −log f_y, which has a certificate only where given.
+    """sup_a E_a[L] over all shifts a with KL(a) ≤ ε, certified on the sample and for the population.
 
     The worst signs of the population are not random, and so need no union over sign patterns.
 
-    >>> from calmoe.worlds.binary import cancelling
-    >>> world = cancelling(seed=0)
-    >>> certified = certificates(Configurations.of(world.sample(4000, seed=0)), radii=(0.0, 0.1))
-    >>> truth = world.fragility(np.array([0.1]))[0]
-    >>> bool(truth < certified.signed.ece[1].high < certified.squared.ece[1].high)
-    True
+    Args:
+        configurations: The rows, with labels.
+        cross_entropy: The mixture's −log f_y [N], which has a certificate only where given.
+        radii: The sizes of shifts, KL in nats.
+        bins: The number of equal-width bins.
+        level: The certainty of each certificate.
+
+    Returns:
+        The certificates.
+
+    Example:
+        >>> from calmoe.worlds.binary import cancelling
+        >>> world = cancelling(seed=0)
+        >>> certified = certificates(Configurations.of(world.sample(4000, seed=0)), radii=(0.0, 0.1))
+        >>> truth = world.fragility(np.array([0.1]))[0]
+        >>> bool(truth < certified.signed.ece[1].high < certified.squared.ece[1].high)
+        True
     """
     residual, index = configurations.residual, configurations.bins(bins)
     squares, confidence = residual**2, configurations.confidence

@@ -53,12 +53,23 @@ Steadiness = Literal["fragile", "steady", "not decided"]
 class Curve:
     """What one kind of adversary forces, radius by radius, demonstrated on labels.
 
-    error: E[a s_b D], the signs s chosen without these labels: unbiased for the population's
-        Σ_b s_b E[a D 1_b] ≤ F(ε). The middle of the splits; the lower end is a lower bound of F(ε).
-    by_split: the error of each split. The rest is of the split with the middle error:
-    ece: the ECE of the population under the density a, at equal-width bins, with `total_gap`'s interval.
-    plain_ece: what `calmoe.metrics.ece` gives on the judged rows with a as weights; biased upward.
-    effective: Kish's effective number of rows under a, (Σ a)² / Σ a².
+    Attributes:
+        name: Which adversary.
+        radii: KL in nats. [R]
+        error: E[a s_b D], the signs s chosen without these labels: unbiased for the population's Σ_b s_b E[a
+            D 1_b] ≤ F(ε). The middle of the splits; the lower end is a lower bound of F(ε).
+        by_split: The error of each split. The rest is of the split with the middle error. [splits, R]
+        ece: The ECE of the population under the density a, at equal-width bins, with `total_gap`'s interval.
+        plain_ece: What `calmoe.metrics.ece` gives on the judged rows with a as weights; biased upward. [R]
+        effective: Kish's effective number of rows under a, (Σ a)² / Σ a². [R]
+        densities: The reweighting of the judged rows, float32. [R, J]
+
+    Example:
+        >>> from calmoe.worlds import miscalibrated
+        >>> rows = Configurations.of(miscalibrated(seed=0).sample(400, seed=0))
+        >>> curve = fragility(rows, radii=(0.0, 0.1), splits=1).configurations
+        >>> curve.reaches(0.0).value
+        0.0
     """
 
     name: str
@@ -76,7 +87,7 @@ class Curve:
         return np.stack([self.by_split.min(axis=0), self.by_split.max(axis=0)])
 
     def reaches(self, error: float) -> Estimate:
-        """The smallest radius, interpolated, at which the error is forced; infinite: not within the radii.
+        """The smallest radius, interpolated, at which this `error` is forced; infinite: not within the radii.
 
         Its interval: where the curve's upper ends reach the error, and where its lower ends do.
         """
@@ -99,17 +110,29 @@ class Curve:
 class Fragility:
     """The curves of four adversaries, and the one number to quote.
 
-    configurations: knows the learned m(S) − f. regions: only changes how often each expert leads, the shifts
-    that leave a hard-routed mixture calibrated. disagreement, entropy: tilt towards more or less of it, which
-    needs no label.
-    doubling: the smallest KL at which the first curve reaches `doubled`: twice the ECE, or twice 0.01 where
-    the ECE is smaller. Since the true curve lies above the demonstrated one, the true KL is below the
-    interval's upper end, and may be below its lower one. Infinite: not within the radii.
-    excess: at the radius that sentences quote, the first curve's error less twice the ECE, or less 0.02 where
-    the ECE is below 0.01; the ECE's own error is in the interval, which errs on the wide side.
-    steadiness: fragile, where the excess is surely above 0; steady, where it surely is not; not decided.
-    splits: random splits of the rows. undecided: the curves of which another seed might say otherwise whether
-    they force an error at the radius that sentences quote (its lower end above 0).
+    Attributes:
+        configurations: Knows the learned m(S) − f.
+        regions: Only changes how often each expert leads, the shifts that leave a hard-routed mixture
+            calibrated.
+        disagreement: Tilts towards more or less of it, which needs no label.
+        entropy: Tilts towards more or less of it, which needs no label.
+        rows: The judged rows, in the order of `densities`. [J]
+        doubled: Twice the ECE, or twice 0.01 where the ECE is smaller.
+        doubling: The smallest KL at which the first curve reaches `doubled`. Since the true curve lies above
+            the demonstrated one, the true KL is below the interval's upper end, and may be below its lower
+            one. Infinite: not within the radii.
+        excess: At the radius that sentences quote, the first curve's error less twice the ECE, or less 0.02
+            where the ECE is below 0.01. The ECE's own error is in the interval, which errs on the wide side.
+        steadiness: Fragile, where the excess is surely above 0; steady, where it surely is not; not decided.
+        splits: Random splits of the rows.
+        undecided: The curves of which another seed might say otherwise whether they force an error at the
+            radius that sentences quote (its lower end above 0).
+
+    Example:
+        >>> from calmoe.worlds import miscalibrated
+        >>> rows = Configurations.of(miscalibrated(seed=0).sample(400, seed=0))
+        >>> [curve.name for curve in fragility(rows, radii=(0.0, 0.1), splits=1).curves]
+        ['configurations', 'regions', 'disagreement', 'entropy']
     """
 
     configurations: Curve
@@ -131,6 +154,7 @@ class Fragility:
 
     @property
     def curves(self) -> tuple[Curve, ...]:
+        """All four."""
         return self.configurations, self.regions, self.disagreement, self.entropy
 
     @property
@@ -159,7 +183,28 @@ def fragility(
     splits: int | None = None,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Fragility:
-    """Attack and demonstrate. learned: what each split learned, if the caller has it. inside: as `hidden`."""
+    """F(ε) = sup over KL(a) ≤ ε of Σ_b |E[a D 1_b]|: attack with what some rows taught, judge on others.
+
+    Args:
+        configurations: The rows, with labels.
+        learned: What each split learned, if the caller has it.
+        radii: The sizes of shifts, KL in nats.
+        bins: The number of equal-width bins.
+        level: The certainty of intervals.
+        seed: Which rows teach and which are judged.
+        splits: An odd number of random splits; by default fewer for many rows.
+        inside: Hears which share of the work is done.
+
+    Returns:
+        The curves of four adversaries.
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> rows = Configurations.of(cancelling(seed=0, delta=0.15).sample(2000, seed=0))
+        >>> curve = fragility(rows, radii=(0.0, 0.1), splits=1).configurations
+        >>> curve.error[0].value < curve.error[1].value  # a larger shift forces a larger error
+        True
+    """
     learned = learned or Lessons(configurations, seed, splits)
     splits, at = len(learned), quoted(np.array(radii))
     scene, each = Scene(configurations, bins), level_each((1 + level) / 2, splits)

@@ -52,25 +52,33 @@ FOUND = 0.05  # a p-value below it counts as a finding
 class Hidden:
     """How much of the calibration is cancellation between configurations, and where it comes from.
 
-    level_set: Σ_b |E[D 1_b]|, the ECE of the population at equal-width bins; two-sided.
-    witness: E[D g(S)] ≤ E|m(S) − f| for the learned g = sign of the expected m(S) − f; a lower bound.
-    cancelled: E|m(S) − f| − Σ_b |E[D 1_b]|, what the ECE cannot see; a lower bound. It subtracts the judged
-        rows' ECE with its upward bias, and so errs on the low side.
-    without_routing: E[D g(V)] ≤ E|m(V) − f|: what the mixture's own vector V (its predicted class included)
-        shows without router and experts; a lower bound on the same rows.
-    routing_adds: E|m(S) − m(V)|: by how much rows with the same V differ by routing and experts; a lower
-        bound, among rows alike in V (`statistics.origin`). Zero for one expert.
-    p_calibrated: of the null "calibrated in every configuration", m(S) = f: the sum of D ĥ(S) against its
-        variance Σ ĥ² f (1 − f) under that null.
-    p_hidden: of the null "given f, the configuration says nothing more": the same sum, with the trend in f
-        removed from both factors, against its law when rows of nearly equal f exchange their residuals.
-    p_without_routing: the same of the null "given f, the mixture's own vector says nothing more".
-    p_routing: of the null "given the mixture's own vector, router and experts say nothing more".
-    splits: random splits of the rows; bounds and p-values are the middle ones over the splits, at a level or
-        times a factor that pays for it (`calmoe.auditing.statistics.splits`). by_split: p_hidden of each.
-    undecided: the names of those numbers above whose verdict (a p-value below 0.05, a lower end above 0)
-        another seed might change: the splits do not agree on it.
-    rules: those of the split with the middle p_hidden.
+    Attributes:
+        level_set: Σ_b |E[D 1_b]|, the ECE of the population at equal-width bins; two-sided.
+        witness: E[D g(S)] ≤ E|m(S) − f| for the learned g = sign of the expected m(S) − f; a lower bound.
+        cancelled: E|m(S) − f| − Σ_b |E[D 1_b]|, what the ECE cannot see; a lower bound. It subtracts the
+            judged rows' ECE with its upward bias, and so errs on the low side.
+        without_routing: E[D g(V)] ≤ E|m(V) − f|: what the mixture's own vector V (its predicted class
+            included) shows without router and experts; a lower bound on the same rows.
+        routing_adds: E|m(S) − m(V)|: by how much rows with the same V differ by routing and experts; a lower
+            bound, among rows alike in V (`statistics.origin`). Zero for one expert.
+        p_calibrated: Of the null "calibrated in every configuration", m(S) = f: the sum of D ĥ(S) against its
+            variance Σ ĥ² f (1 − f) under that null.
+        p_hidden: Of the null "given f, the configuration says nothing more": the same sum, with the trend in
+            f removed from both factors, against its law when rows of nearly equal f exchange their residuals.
+        p_without_routing: The same of the null "given f, the mixture's own vector says nothing more".
+        p_routing: Of the null "given the mixture's own vector, router and experts say nothing more".
+        splits: Random splits of the rows; bounds and p-values are the middle ones over the splits, at a level
+            or times a factor that pays for it (`calmoe.auditing.statistics.splits`).
+        by_split: p_hidden of each split.
+        undecided: The names of those numbers above whose verdict (a p-value below 0.05, a lower end above 0)
+            another seed might change: the splits do not agree on it.
+        rules: Those of the split with the middle p_hidden.
+
+    Example:
+        >>> from calmoe.worlds import calibrated
+        >>> rows = Configurations.of(calibrated(seed=0).sample(300, seed=0))
+        >>> hidden(rows, splits=1).witness.high  # a lower bound has no upper end
+        inf
     """
 
     level_set: Estimate
@@ -136,9 +144,26 @@ def hidden(
     splits: int | None = None,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Hidden:
-    """Measure it. learned: what each split learned, if the caller has it (`Lessons`).
+    """Bound E|m(S) − f| from below: learn the sign of m(S) − f on some rows, and judge it on others.
 
-    splits: an odd number; by default fewer for many rows. inside: hears which share of the work is done.
+    Args:
+        configurations: The rows, with labels.
+        learned: What each split learned, if the caller has it (`Lessons`).
+        bins: The number of equal-width bins.
+        level: The certainty of intervals.
+        seed: Which rows teach and which are judged.
+        splits: An odd number of random splits; by default fewer for many rows.
+        inside: Hears which share of the work is done.
+
+    Returns:
+        What is hidden, and where it comes from.
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> rows = Configurations.of(cancelling(seed=0, delta=0.15).sample(2000, seed=0))
+        >>> result = hidden(rows, splits=1)
+        >>> result.level_set.low, result.witness.low > 0.05  # the ECE may be zero, and yet
+        (0.0, True)
     """
     learned = learned or Lessons(configurations, seed, splits)
     splits = len(learned)

@@ -10,7 +10,18 @@ from calmoe.metrics.intervals import wilson
 
 
 class Estimate(NamedTuple):
-    """A number, its interval and its standard error. A one-sided bound has an infinite end."""
+    """A number, its interval and its standard error. A one-sided bound has an infinite end.
+
+    Attributes:
+        value: The number.
+        low: The interval's lower end.
+        high: The interval's upper end.
+        standard_error: The standard error; NaN where there is none.
+
+    Example:
+        >>> Estimate(0.02, 0.01, 0.03, 0.005)
+        Estimate(0.02, [0.01, 0.03])
+    """
 
     value: float
     low: float

@@ -23,6 +23,15 @@ class Rule:
     """Configurations that a reader can name: how many they are, and which way they are off.
 
     The intervals of all gaps, in all rules of all splits, hold together; so do those of all shares.
+
+    Attributes:
+        text: The rule in words, such as "expert 2 leads".
+        share: The share of rows that it holds for.
+        gap: E[Y − f | rule].
+
+    Example:
+        >>> Rule("expert 2 leads", Estimate(0.3, 0.2, 0.4, 0.05), Estimate(-0.1, -0.15, -0.05, 0.02)).text
+        'expert 2 leads'
     """
 
     text: str

@@ -24,14 +24,26 @@ FEWEST_LABELLED = 30  # labelled target rows that the test needs
 
 @dataclass(frozen=True, kw_only=True)
 class Plausibility:
-    """Whether labelled target rows contradict the assumption.
+    """Whether labelled target rows contradict the assumption that E[Y | S] is the same.
 
-    p_value: of the null that E[Y | S] is the same, by all directions together (Hotelling's T²); over several
-    `splits`, c times the middle one (`statistics.splits`). All else comes from the first split.
-    discrepancy: accuracy of the labelled target rows less the prediction for them. along_confidence,
-    along_gap: the same, times the standardised f and learned m − f. detectable: the discrepancy that the
-    first direction alone finds four times in five; a smaller one usually stays unseen, and so does one that
-    averages out along all three directions.
+    Attributes:
+        rows: The labelled target rows.
+        p_value: Of the null that E[Y | S] is the same, by all directions together (Hotelling's T²); over
+            several `splits`, c times the middle one (`statistics.splits`). All else comes from the first
+            split.
+        discrepancy: The accuracy of the labelled target rows less the prediction for them.
+        along_confidence: The same, times the standardised f.
+        along_gap: The same, times the learned m − f.
+        detectable: The discrepancy that the first direction alone finds four times in five; a smaller one
+            usually stays unseen, and so does one that averages out along all three directions.
+        splits: Random splits of the rows.
+
+    Example:
+        >>> off, level = Estimate(-0.2, -0.25, -0.15, 0.03), Estimate(0.0, -0.05, 0.05, 0.03)
+        >>> along = {"along_confidence": level, "along_gap": level}
+        >>> test = Plausibility(rows=300, p_value=1e-6, discrepancy=off, **along, detectable=0.08)
+        >>> test.discrepancy.high < 0  # right less often than predicted
+        True
     """
 
     rows: int

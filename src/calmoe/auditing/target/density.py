@@ -36,16 +36,27 @@ FOR_SPLINES = 20_000  # rows that they learn from: splines have few parameters
 
 @dataclass(frozen=True, kw_only=True)
 class DensityRatio:
-    """The weights of the source rows, and how far to trust them.
+    """a(S) = dP_target / dP_source of the source rows, and how far to trust it.
 
-    weights: a(S) of each source row by a model that did not see it, clipped at √n and divided by its mean.
-    clip: √n, so that no row counts for more than √n rows (Ionides' rule: consistent, with finite variance).
-    clipped: the share of source rows with a clipped weight; beyond: the share of target rows whose ratio lies
-        above the clip, configurations that the source hardly has.
-    covered: the mean of a(S) over the source before the division; 1 if the ratio is right, less where the
-        source lacks part of the target.
-    effective: Kish's effective number of source rows, (Σ a)² / Σ a².
-    auc: how well a classifier tells the files apart on rows that it did not see; ½: not at all.
+    Attributes:
+        weights: a(S) of each source row by a model that did not see it, clipped at √n and divided by its
+            mean. [n]
+        fold: The fold of each source row. [n]
+        clip: √n, so that no row counts for more than √n rows (Ionides' rule: consistent, with finite
+            variance).
+        clipped: The share of source rows with a clipped weight.
+        beyond: The share of target rows whose ratio lies above the clip, configurations that the source
+            hardly has.
+        covered: The mean of a(S) over the source before the division; 1 if the ratio is right, less where the
+            source lacks part of the target.
+        effective: Kish's effective number of source rows, (Σ a)² / Σ a².
+        auc: How well a classifier tells the files apart on rows that it did not see; ½: not at all.
+
+    Example:
+        >>> from calmoe.worlds import cancelling
+        >>> source, target = (Configurations.of(cancelling(seed=0).sample(300, seed=s)) for s in (1, 2))
+        >>> round(float(density_ratio(source, target).weights.mean()), 6)
+        1.0
     """
 
     weights: np.ndarray = field(metadata=UNSAVED)  # [n]
@@ -61,14 +72,24 @@ class DensityRatio:
 def density_ratio(
     source: Configurations, target: Configurations, *, level: float = LEVEL, seed: int = 0
 ) -> DensityRatio:
-    """Learn the ratio, cross-fitted and calibrated.
+    """Learn a(S) = dP_target / dP_source from two files, cross-fitted and calibrated.
 
-    >>> from calmoe.worlds.binary import cancelling
-    >>> world = cancelling(seed=0)
-    >>> source, target = (Configurations.of(world.sample(500, seed=s)) for s in (1, 2))
-    >>> ratio = density_ratio(source, target)
-    >>> ratio.effective > 400, ratio.auc.low < 0.5 < ratio.auc.high  # the same world twice
-    (True, True)
+    Args:
+        source: The rows with labels, as configurations.
+        target: The rows elsewhere, as configurations; labels are not looked at.
+        level: The certainty of intervals.
+        seed: Which rows are in which fold.
+
+    Returns:
+        The weights of the source rows, and how far to trust them.
+
+    Example:
+        >>> from calmoe.worlds.binary import cancelling
+        >>> world = cancelling(seed=0)
+        >>> source, target = (Configurations.of(world.sample(500, seed=s)) for s in (1, 2))
+        >>> ratio = density_ratio(source, target)
+        >>> ratio.effective > 400, ratio.auc.low < 0.5 < ratio.auc.high  # the same world twice
+        (True, True)
     """
     check_same(source, target)
     n, few = len(source), min(len(source), len(target))

@@ -29,10 +29,23 @@ FURTHEST = 0.25  # how far the mean of the ratio may be from 1
 class Target:
     """What the source predicts for the target, or why it predicts nothing.
 
-    verdict: why nothing can be predicted; None where something is. predicted: under the assumption that
-    E[Y | S] is the same; actual: by the target's own labels, where it has any. source: by the source's.
-    plain, shifted: a temperature fitted on the source, and one fitted with the weights for the target.
-    plausibility: a test of the assumption on labelled target rows.
+    Attributes:
+        rows: The target's rows.
+        ratio: How the two files differ.
+        verdict: Why nothing can be predicted; None where something is.
+        source: Scores by the source's labels.
+        predicted: Under the assumption that E[Y | S] is the same.
+        actual: By the target's own labels, where it has any.
+        plain: A temperature fitted on the source.
+        shifted: A temperature fitted with the weights for the target.
+        plausibility: A test of the assumption on labelled target rows.
+
+    Example:
+        >>> from calmoe.worlds import calibrated
+        >>> source, target = (calibrated(seed=0).sample(600, seed=s) for s in (0, 1))
+        >>> result = predict_target(source, target)
+        >>> result.rows, result.verdict
+        (600, None)
     """
 
     rows: int
@@ -56,17 +69,30 @@ def predict_target(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Target:
-    """Predict how the mixture will do on the target; labelled: target rows that test the assumption.
+    """Predict how the mixture will do on the target, if E[Y | S] is the same there.
 
     Labels of the target itself test the assumption too, and stand beside the predictions; they never enter
     a prediction.
 
-    >>> from calmoe.worlds.binary import cancelling, shifted
-    >>> world = cancelling(seed=0)
-    >>> elsewhere = shifted(world, seed=0)
-    >>> target = predict_target(world.sample(2000, seed=0), elsewhere.sample(1000, seed=0))
-    >>> target.predicted.accuracy.low < elsewhere.accuracy < target.predicted.accuracy.high
-    True
+    Args:
+        source: Predictions with labels.
+        target: Predictions of the same mixture elsewhere.
+        labelled: More rows from there, with labels that test the assumption.
+        of: "top" judges "the predicted class is right", a number c "the label is c".
+        bins: The number of equal-width bins.
+        level: The certainty of intervals.
+        seed: Which rows are in which fold.
+
+    Returns:
+        The predicted scores, or why there are none.
+
+    Example:
+        >>> from calmoe.worlds.binary import cancelling, shifted
+        >>> world = cancelling(seed=0)
+        >>> elsewhere = shifted(world, seed=0)
+        >>> target = predict_target(world.sample(2000, seed=0), elsewhere.sample(1000, seed=0))
+        >>> target.predicted.accuracy.low < elsewhere.accuracy < target.predicted.accuracy.high
+        True
     """
     check_targets(source, target, labelled)
     return predict_checked(source, target, labelled, of=of, bins=bins, level=level, seed=seed)

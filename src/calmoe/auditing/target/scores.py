@@ -27,10 +27,23 @@ from calmoe.predictions import Predictions
 class Scores:
     """How good the probabilities are on one population.
 
-    accuracy: E[Y] of the event; ece: Σ_b |E[D 1_b]| at equal-width bins, with `total_gap`'s interval; nll,
-    brier: the proper scores of all classes; NaN where a label has probability zero. The diagram, bin by bin:
-    the share of rows, their mean confidence, how often they are right, with an interval each; NaN where a
-    bin is empty.
+    Attributes:
+        accuracy: E[Y] of the event.
+        ece: Σ_b |E[D 1_b]| at equal-width bins, with `total_gap`'s interval.
+        nll: The log loss of all classes; NaN where a label has probability zero.
+        brier: The Brier score of all classes.
+        share: The share of rows, bin by bin. [B]
+        confidence: Their mean confidence; NaN where a bin is empty. [B]
+        right: How often they are right. [B]
+        right_low: The lower ends of its intervals. [B]
+        right_high: The upper ends. [B]
+
+    Example:
+        >>> from calmoe.worlds import calibrated
+        >>> rows = calibrated(seed=0).sample(300, seed=0)
+        >>> scores = observed_scores(rows, Configurations.of(rows), of="top", bins=10, level=0.95)
+        >>> scores.ece.low, round(float(scores.share.sum()), 6)
+        (0.0, 1.0)
     """
 
     accuracy: Estimate

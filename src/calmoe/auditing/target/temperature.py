@@ -25,7 +25,14 @@ from calmoe.metrics.checks import Of
 class Tempered:
     """A temperature fitted on all source rows; its interval takes the weights as exact.
 
-    ece: predicted for the target, after temperatures of the other folds' rows.
+    Attributes:
+        temperature: T.
+        ece: Predicted for the target, after temperatures of the other folds' rows.
+
+    Example:
+        >>> t, error = Estimate(1.5, 1.3, 1.7, 0.1), Estimate(0.02, 0.0, 0.04, 0.01)
+        >>> Tempered(temperature=t, ece=error).temperature
+        Estimate(1.5, [1.3, 1.7])
     """
 
     temperature: Estimate
