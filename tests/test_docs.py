@@ -10,7 +10,9 @@ from calmoe.training.settings import ModelSettings, TrainingSettings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-RESULTS = sorted([*(ROOT / "results").rglob("*.md"), *(ROOT / "studies").glob("*.md"), *(ROOT / "tests").rglob("*.md")])
+RESULTS = sorted(
+    [*(ROOT / "results").rglob("*.md"), *(ROOT / "studies").glob("*.md"), *(ROOT / "tests").rglob("*.md")]
+)
 
 
 def blocks(page):
