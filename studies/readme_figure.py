@@ -130,7 +130,7 @@ def table(models: Sequence[Seen]) -> Grid:
 
 @rc_context(STYLE)
 def draw(mixture: Seen, recipe: Seen, dataset: ShiftDataset, angle: float) -> Drawn:
-    """How often a model is right, by what it says: the mixture before and after the shift, the recipe after."""
+    """How often a model is right, by what it says: a mixture before and after a shift, the recipe after."""
     figure = new_figure(FULL, 2.35)
     panels = figure.subplots(1, 3, sharey=True)
     images, half = dataset.test.inputs[:, 0], len(mixture.before)
