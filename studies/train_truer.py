@@ -104,7 +104,7 @@ def train_truer(
         started = time.monotonic()
         code = _run(dataset, piece, common, to / piece.name, data, left)
         print(f"{piece.name} rc {code} after {time.monotonic() - started:.0f} s", flush=True)
-        if code in (0, TIME_IS_UP):
+        if code in (0, TIME_IS_UP) and any(Run.open(to / piece.name).finished()):
             kept.append(readers.submit(keep, piece))
 
     def keep(piece: Piece) -> None:
