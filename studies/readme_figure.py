@@ -1,4 +1,4 @@
-"""README's figure: a real mixture's confidence against its accuracy, before and after a shift."""
+"""README's figure: confidence against accuracy, of a mixture before and after a shift, and of the recipe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,23 +19,25 @@ from calmoe.experiments.export import rescaled
 from calmoe.experiments.runner import pick_device
 from calmoe.experiments.spec import load_preset, parse_seeds
 from calmoe.files import write_whole
-from calmoe.methods import METHODS
+from calmoe.methods import METHODS, method_title
 from calmoe.metrics import accuracy, ece, reliability
 from calmoe.predictions import Predictions
-from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, new_figure, rendered
-from calmoe.render.grid import Entry, Grid, Heading, count, number
+from calmoe.render.drawing import FULL, STYLE, Drawn, new_figure, rendered
+from calmoe.render.grid import Entry, Grid, Heading, count, label, number
 from calmoe.render.plots import draw_diagonal
 from calmoe.training import Stage, Trainer
 
 ANGLE = 20.0  # degrees
 BINS, FEWEST = 8, 7  # bins of equal width; one with fewer rows is not drawn
-BLUE, ORANGE = "#0072B2", "#D55E00"
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+SHOWN = ("vanilla", "recommended")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What one mixture says of the test digits as they are and tilted, after its temperature."""
+    """What one model says of the test digits as they are and tilted, after its temperature."""
 
+    method: str
     seed: int
     temperature: float
     before: Predictions
@@ -47,18 +49,18 @@ def readme_figure(
     seeds: Annotated[str, typer.Option(help="The first is drawn, all are in the table.")] = "42-46",
     angle: Annotated[float, typer.Option(help="By how many degrees the digits are tilted.")] = ANGLE,
 ) -> None:
-    """What does a shift do to a real mixture's confidence?
+    """What does a shift do to a model's confidence?
 
-    Trains Vanilla MoE as `calmoe run digits` does, one mixture a seed, and fits a temperature on validation
-    rows. Then it asks for the test digits as they are, and tilted. Draws the first seed and prints a table of
-    all.
+    Trains Vanilla MoE and the recommended recipe as `calmoe run digits` does, one of each a seed, and fits
+    temperatures on validation rows. Then it asks for the test digits as they are, and tilted. Draws the first
+    seed and prints a table of all.
 
     Example: python -m studies readme-figure
     """
     dataset = with_tilted_rows(load_dataset("digits", None, "corrected"), angle)
-    mixtures = [trained(dataset, seed) for seed in parse_seeds(seeds)]
-    write_whole(to, rendered(draw(mixtures[0], dataset, angle), "png"))
-    print(f"{to}\n\n{table(mixtures).markdown()}")
+    models = [trained(dataset, method, seed) for seed in parse_seeds(seeds) for method in SHOWN]
+    write_whole(to, rendered(draw(*models[:2], dataset, angle), "png"))
+    print(f"{to}\n\n{table(models).markdown()}")
 
 
 def with_tilted_rows(dataset: ShiftDataset, angle: float) -> ShiftDataset:
@@ -84,17 +86,20 @@ def tilted(images: torch.Tensor, angle: float) -> torch.Tensor:
     return torch.from_numpy(turned.round().clip(0, 255).astype(np.uint8))
 
 
-def trained(dataset: ShiftDataset, seed: int) -> Seen:
-    """Vanilla MoE as the preset trains it, after the temperature that validation chooses."""
-    preset = load_preset("digits")
-    trainer = Trainer(dataset, preset.model, preset.training, pick_device("cpu"))
-    stage = Stage.of(METHODS["vanilla"], 0, preset.training.epochs)
-    state = trainer.train(stage, seed, trainer.initial_state("mixture", seed))
-    predictions = trainer.predict(state, "mixture")
-    validation, test = predictions["validation"], predictions["test"]
+def trained(dataset: ShiftDataset, method: str, seed: int) -> Seen:
+    """The method as the preset trains it, after the temperature that validation chooses."""
+    preset, card = load_preset("digits"), METHODS[method]
+    settings = replace(preset.training, **card.fixed)
+    trainer = Trainer(dataset, preset.model, settings, pick_device("cpu"))
+    stage = Stage.of(card, 0, settings.epochs)
+    state = trainer.train(stage, seed, trainer.initial_state(card.head, seed))
+    predictions = trainer.predict(state, card.head, settings.views)
+    pooled = "views_" if card.pools_views else ""
+    validation, test = predictions[f"{pooled}validation"], predictions[f"{pooled}test"]
     temperature = Temperature().fit(validation.output.log_probs, validation.known_labels)
     scaled, later = rescaled(test, temperature), test.mask("tilted")
     return Seen(
+        method=method,
         seed=seed,
         temperature=temperature.temperature_,
         before=scaled.take(~later),
@@ -102,11 +107,11 @@ def trained(dataset: ShiftDataset, seed: int) -> Seen:
     )
 
 
-def table(mixtures: Sequence[Seen]) -> Grid:
-    """A row a mixture."""
+def table(models: Sequence[Seen]) -> Grid:
+    """A row a model."""
 
     def row(seen: Seen) -> tuple[Entry, ...]:
-        cells = [count(seen.seed), number(seen.temperature, 2)]
+        cells = [label(method_title(seen.method), seen.method), count(seen.seed), number(seen.temperature, 2)]
         for part in (seen.before, seen.after):
             probs, labels = part.output.probs, part.known_labels
             said = float(part.output.confidence.mean())
@@ -117,24 +122,25 @@ def table(mixtures: Sequence[Seen]) -> Grid:
         f"{what}, {when}" for when in ("before", "after") for what in ("mean confidence", "accuracy", "ECE")
     ]
     return Grid(
-        f"Vanilla MoE on {len(mixtures[0].before)} digits, before and after they are tilted",
-        tuple(Heading(title, (title,)) for title in ("seed", "T", *titles)),
-        (tuple(map(row, mixtures)),),
+        f"{len(models[0].before)} digits, before and after they are tilted",
+        tuple(Heading(title, (title,)) for title in ("method", "seed", "T", *titles)),
+        (tuple(map(row, sorted(models, key=lambda seen: SHOWN.index(seen.method)))),),
     )
 
 
 @rc_context(STYLE)
-def draw(seen: Seen, dataset: ShiftDataset, angle: float) -> Drawn:
-    """Left and middle: how often it is right, by what it says; right: which expert the router asks."""
+def draw(mixture: Seen, recipe: Seen, dataset: ShiftDataset, angle: float) -> Drawn:
+    """How often a model is right, by what it says: a mixture before and after a shift, the recipe after."""
     figure = new_figure(FULL, 2.35)
-    panels = figure.subplots(1, 3, width_ratios=[1, 1, 0.8])
-    images, half = dataset.test.inputs[:, 0], len(seen.before)
+    panels = figure.subplots(1, 3, sharey=True)
+    images, half = dataset.test.inputs[:, 0], len(mixture.before)
     parts = (
-        (seen.before, BLUE, "Before the shift", images[0]),
-        (seen.after, ORANGE, f"After it: digits tilted by {angle:g}°", images[half]),
+        (mixture.before, BLUE, "A mixture, before the shift", images[0]),
+        (mixture.after, ORANGE, f"The same, digits tilted by {angle:g}°", images[half]),
+        (recipe.after, GREEN, "calmoe's recipe, tilted digits", images[half]),
     )
     told = []
-    for axes, (part, colour, title, image) in zip(panels, parts, strict=False):
+    for axes, (part, colour, title, image) in zip(panels, parts, strict=True):
         probs, labels = part.output.probs, part.known_labels
         says, right = float(part.output.confidence.mean()), accuracy(probs, labels)
         _draw_reliability(axes, part, colour)
@@ -147,8 +153,7 @@ def draw(seen: Seen, dataset: ShiftDataset, angle: float) -> Drawn:
             f"{title}: it says {says:.3f} on average, is right in {right:.3f}, ECE {ece(probs, labels):.3f}"
         )
     panels[0].set_ylabel("how often it is right")
-    _draw_router(panels[2], parts)
-    return Drawn(figure, f"A mixture of four experts on digits, seed {seen.seed}. {'; '.join(told)}.")
+    return Drawn(figure, f"Confidence against accuracy on digits, seed {mixture.seed}. {'; '.join(told)}.")
 
 
 def _draw_reliability(axes: Axes, part: Predictions, colour: str) -> None:
@@ -165,15 +170,4 @@ def _draw_reliability(axes: Axes, part: Predictions, colour: str) -> None:
         color=colour,
         capsize=2,
     )
-    axes.set(xlim=(0, 1.03), ylim=(0, 1.03), xlabel="what the mixture says")
-
-
-def _draw_router(axes: Axes, parts: Sequence[tuple[Predictions, str, str, torch.Tensor]]) -> None:
-    width = 0.4
-    for place, (part, colour, _, _) in enumerate(parts):
-        shares = part.output.routing.mean(0).numpy()
-        at = np.arange(len(shares)) + (place - 0.5) * width
-        axes.bar(at, shares, width, color=colour)
-    axes.set_xticks(range(len(shares)), [f"{k + 1}" for k in range(len(shares))])
-    axes.set(title="Whom the router asks", xlabel="expert", ylabel="mean weight")
-    axes.tick_params(length=0, colors=GREY)
+    axes.set(xlim=(0, 1.03), ylim=(0, 1.03), xlabel="what the model says")

@@ -22,7 +22,7 @@ from calmoe.files import is_utf8
 from calmoe.validation import parse_number
 
 FILE, WILDS = "all_data_with_identities.csv", "civilcomments_v1.0"
-GET_IT = "get WILDS' civilcomments_v1.0 (docs/text.md says where)"
+GET_IT = "get WILDS' civilcomments_v1.0 (docs/data.md says where)"
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 ANY = "identity_any"
 TEXT, SPLIT, TOXICITY = "comment_text", "split", "toxicity"
@@ -163,7 +163,7 @@ def _check_header(header: list[str]) -> None:
     folded = {name.casefold() for name in missing}
     near = [name for name in header if name.casefold() in folded]
     hint = f" (there is {', '.join(near)}: case counts)" if near else ""
-    raise InputError(f"no column {', '.join(missing)}{hint}; docs/text.md describes each")
+    raise InputError(f"no column {', '.join(missing)}{hint}; docs/data.md describes each")
 
 
 def _score(name: str, value: str) -> float:

@@ -111,7 +111,7 @@ def read_posts(data: Path) -> list[Post]:
         return _official(data / POSTS, data / DIVISIONS)
     if (data / LINES).is_file():
         return _lines(data / LINES)
-    raise InputError(f"{data / POSTS} is missing: {GET_IT}, or write your own {LINES} (docs/text.md)")
+    raise InputError(f"{data / POSTS} is missing: {GET_IT}, or write your own {LINES} (docs/data.md)")
 
 
 def _official(path: Path, divisions: Path) -> list[Post]:
