@@ -61,6 +61,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lock = -1  # the open file that keeps others out, while this process does
+
 
     def check(self) -> None:
         """Refuse, before anything is written, a folder that is neither free nor a run's.
@@ -106,16 +108,25 @@ class RunFolder:
                 lock.fileno(),
                 f"another calmoe is running in {self.path}: wait for it, or give another --out",
             )
-            yield
+            self.lock = lock.fileno()
+            try:
+                yield
+            finally:
+                self.lock = -1
 
     def _sweep(self) -> None:
         for path in leftovers(self.path, RUN_FILES.__contains__):
             path.unlink()
         for node in self._nodes():
-            for path in leftovers(node, lambda name: name in NODE_FILES or bool(STATE.fullmatch(name))):
-                path.unlink()
-            if (node / MARK).exists() and (node / HISTORY).exists():
-                _drop_states(node)  # a finished method needs no checkpoints
+            self.tidy(node.name)
+
+    def tidy(self, key: str) -> None:
+        """Remove what a killed process left half-written of a node."""
+        node = self.node(key)
+        for path in leftovers(node, lambda name: name in NODE_FILES or bool(STATE.fullmatch(name))):
+            path.unlink()
+        if (node / MARK).exists() and (node / HISTORY).exists():
+            _drop_states(node)  # a finished method needs no checkpoints
 
     def _nodes(self) -> list[Path]:
         """The folders of nodes that are there; links are none."""
