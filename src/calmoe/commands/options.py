@@ -59,7 +59,9 @@ TimeLimit = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", min=1, max=MOST_JOBS, metavar="N", help="Train N models at once.", show_default="1"),
+    typer.Option(
+        "--jobs", min=1, max=MOST_JOBS, metavar="N", help="Train N models at once.", show_default="1"
+    ),
 ]
 EngineName = Annotated[str, typer.Option("--engine", help="local, or ray: on the machines of a Ray cluster.")]
 Address = Annotated[

@@ -75,7 +75,9 @@ def run_command(
 
     Example: calmoe run my.toml (docs/extend.md: methods, datasets and models of your own)
     """
-    how = How(data, device, dry_run, only_report, time_limit, tensorboard).on(engine, jobs, address, resources)
+    how = How(data, device, dry_run, only_report, time_limit, tensorboard).on(
+        engine, jobs, address, resources
+    )
     changes = Changes(methods, seeds, settings, protocol, target)
     spec, _, folder = _asked(Base(dataset, plugins or ()), changes, out, only_report)
     _train(spec, None, folder, how)
@@ -118,7 +120,9 @@ def sweep_command(
 
     Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
     """
-    how = How(data, device, dry_run, only_report, time_limit, tensorboard).on(engine, jobs, address, resources)
+    how = How(data, device, dry_run, only_report, time_limit, tensorboard).on(
+        engine, jobs, address, resources
+    )
     from calmoe.experiments.sweep import parse_values
 
     changes = Changes(methods, seeds, settings, protocol, target)

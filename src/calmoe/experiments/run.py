@@ -85,20 +85,26 @@ class Run:
     @cached_property
     def models(self) -> list[Planned]:
         """Every model that the record names, by value, method and seed."""
-        planned, judged = [], self.record.protocols
-        for value, nodes in self.plans.items():
-            trained = leaves(nodes)
+        planned, judged, methods = [], self.record.protocols, {*self.spec.methods}
+        added: dict[tuple[str, int], list[Added]] = {}
+        for each in self.record.added:
+            added.setdefault((each.method, each.seed), []).append(each)
+        for value, trained in self._leaves.items():
             for method in self.record.methods:
                 for seed in self.record.seeds:
                     node = trained.get((source(method), seed))
-                    if node is not None and method in self.spec.methods:
+                    if node is not None and method in methods:
                         planned.append(Planned(value, method, seed, node.key, judged))
                     planned += [
-                        Planned(value, method, seed, added.key, added.protocols)
-                        for added in self.record.added
-                        if (added.method, added.seed) == (method, seed)
+                        Planned(value, method, seed, each.key, each.protocols)
+                        for each in added.get((method, seed), ())
                     ]
         return planned
+
+    @cached_property
+    def _leaves(self) -> dict[float | None, dict[tuple[str, int], Node]]:
+        """By value: the trained methods by (method, seed)."""
+        return {value: leaves(nodes) for value, nodes in self.plans.items()}
 
     @cached_property
     def _sealed(self) -> dict[str, dict[str, str]]:
@@ -124,12 +130,12 @@ class Run:
         """The plan's nodes that the methods and seeds of `spec` need, at the values of `sweep`."""
         values: Sequence[float | None] = sweep.values if sweep else (None,)
         at_values = {node.key for value in values for node in self.plans[value]}
-        methods = {source(method) for method in spec.methods}
+        methods, seeds = {source(method) for method in spec.methods}, {*spec.seeds}
 
         def needed(node: Node) -> bool:
             return node.key in at_values and (node.method is None or node.method in methods)
 
-        return [node for node in self.nodes if node.seed in spec.seeds and needed(node)]
+        return [node for node in self.nodes if node.seed in seeds and needed(node)]
 
     def untrained(self, spec: RunSpec, sweep: Sweep | None) -> list[str]:
         """The methods and seeds of `spec`, at the values of `sweep`, that have no finished model."""
@@ -139,7 +145,7 @@ class Run:
         names = []
         for value, seed, method in product(values, spec.seeds, spec.methods):
             if (value, method, seed) not in finished:
-                node = leaves(self.plans.get(value, [])).get((source(method), seed))
+                node = self._leaves.get(value, {}).get((source(method), seed))
                 named = sweep.label(value) if sweep and value is not None else ""
                 label = labels[node.key] if node else named
                 names.append(" ".join(filter(None, [f"seed {seed}", method, label])))

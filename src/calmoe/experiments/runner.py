@@ -12,7 +12,6 @@ from rich.console import Console
 from calmoe.errors import InputError
 from calmoe.experiments.engines.local import Local
 from calmoe.experiments.engines.work import Engine, Work
-from calmoe.experiments.environment import describe
 from calmoe.experiments.plan import to_do
 from calmoe.experiments.plugins import changed
 from calmoe.experiments.preparation import check_size, describe_run, load_data, recorded_run
@@ -82,11 +81,9 @@ def run(
         failed: dict[str, str] = {}
         if missing:
             _warn_of_scratch(spec, console)
-            say_notes(folder.add_session(describe(where)), console)
+            say_notes(folder.add_session(engine.session(where)), console)
             watcher = Watcher(console, sum(node.epochs for node in missing), deadline, events)
-            work = Work(
-                spec=spec, dataset=dataset, data=data, device=where, threads=torch.get_num_threads()
-            )
+            work = Work(spec=spec, dataset=dataset, data=data, device=where, threads=torch.get_num_threads())
             try:
                 with watcher:
                     failed = engine.train(missing, work, opened, watcher)

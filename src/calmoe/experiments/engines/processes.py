@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from calmoe.experiments.engines.nursery import Nursery
 from calmoe.experiments.engines.schedule import Schedule
 from calmoe.experiments.engines.work import Work, node_as_json
 from calmoe.experiments.engines.worker import Message, raise_trouble, send_line
+from calmoe.experiments.environment import describe
 from calmoe.experiments.plan import Node
 from calmoe.experiments.preparation import pick_device
 from calmoe.experiments.run import Run
@@ -25,27 +27,34 @@ RETRIES = 1  # of a node whose worker died
 
 
 class Processes:
-    """Trains in `jobs` processes of this machine. They write into the folder, and hold its lock, too."""
+    """Trains in `jobs` processes of this machine. They write into the folder, and hold its lock, too.
+
+    nursery: one that was started before; it serves one call of `train`.
+    """
 
     def __init__(
         self, jobs: int, nursery: Nursery | None = None, checkpoint_seconds: float | None = None
     ) -> None:
         self.jobs, self.checkpoint_seconds = jobs, checkpoint_seconds
-        self.nursery = nursery or Nursery()
+        self.nursery = nursery
 
     def device(self, name: str) -> torch.device:
         return pick_device(name)
+
+    def session(self, device: torch.device) -> dict[str, Any]:
+        return describe(device)
 
     def train(self, nodes: Sequence[Node], work: Work, opened: Run, watcher: Watcher) -> dict[str, str]:
         """Train the nodes, as many at once as there are jobs."""
         _note_crowd(self.jobs, work, watcher)
         schedule = Schedule(nodes, opened, watcher, RETRIES)
+        text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text()
+        nursery, self.nursery = self.nursery or Nursery(), None
         try:
-            text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text()
-            self.nursery.begin(text, opened.folder.lock)
-            _Crew(self.nursery, min(self.jobs, len(nodes)), schedule, work.device).work()
+            nursery.begin(text, opened.folder.lock)
+            _Crew(nursery, min(self.jobs, len(nodes)), schedule, work.device).work()
         finally:
-            self.nursery.close()
+            nursery.close()
         return schedule.failed()
 
 
@@ -67,7 +76,9 @@ class _Crew:
         self.selector = selectors.DefaultSelector()
         self.selector.register(nursery.control, selectors.EVENT_READ)
         gpus = _gpus() if device.type == "cuda" else []
-        self.seats = [self._seat({"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} if gpus else {}) for n in range(size)]
+        self.seats = [
+            self._seat({"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} if gpus else {}) for n in range(size)
+        ]
 
     def _seat(self, environment: dict[str, str]) -> _Seat:
         seat = _Seat(environment, self.nursery.fork())

@@ -95,6 +95,9 @@ class Engine(Protocol):
     def device(self, name: str) -> torch.device:
         """The device that "auto", "cpu" or "cuda" means where this engine trains."""
 
+    def session(self, device: torch.device) -> dict[str, Any]:
+        """Who trains, for `environment.json`."""
+
     def train(self, nodes: Sequence[Node], work: Work, opened: Run, watcher: Watcher) -> dict[str, str]:
         """Train the nodes, parents first, into the folder; return what failed by name, with the reason.
 
