@@ -2,8 +2,9 @@
 
 A simulated run has all packaged methods and as many seeds as its nodes need. "Plan": the nodes and their keys
 out of a record. "Resume": open a folder in which every node is sealed, check every seal and every file, find
-that nothing is left to do, and read the rows of its results. The nodes' files are of some bytes; real ones take as long as SHA-256 needs
-for them, which the last line tells. Each size has a process of its own: its peak memory includes imports.
+that nothing is left to do, and read the rows of its results. A node's files have some bytes each; real ones
+take as long as SHA-256 needs for them, which the last line tells. Each size has a process of its own, whose
+peak memory includes imports.
 """
 
 import argparse
@@ -94,10 +95,9 @@ def measure(nodes: int, place: Path) -> str:
     resume, busy = time.perf_counter() - start, busy + time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     size = (folder / SPEC).stat().st_size / 1e3
-    return (
-        f"| {len(run.nodes):,} | {plan:.2f} | {resume:.2f} | {plan + resume:.2f} | {busy:.2f} | {peak:.2f} | {size:,.0f} | "
-        f"{GOALS.get(nodes, '')} |"
-    )
+    numbers = [f"{seconds:.2f}" for seconds in (plan, resume, plan + resume, busy)]
+    cells = [f"{len(run.nodes):,}", *numbers, f"{peak:.2f}", f"{size:,.0f}", GOALS.get(nodes, "")]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

@@ -28,29 +28,13 @@ from calmoe.files import write_whole
 from calmoe.methods import METHODS
 from calmoe.report.terminal import show_results
 from calmoe.training import Diverged, Stage, Trainer
-from forked import server
-from second_process import command
+from run_folders import contents
+from second_process import started as start
 from sizes import at_size
 
 SETTINGS = ["epochs=12", "warmup=5", "hidden=[8]", "router_hidden=4", "batch=128"]
 COMMAND = ["run", "digits", "--methods", "single,vanilla,mocae,fgr,robust", "--seeds", "42"]
 COMMAND += [part for setting in SETTINGS for part in ("--set", setting)]
-
-
-def contents(folder):
-    """All that two runs must share, by path: everything but dates and durations."""
-    timed = ("environment.json", "history.json", "done.json", ".lock")
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.name not in timed else None
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def start(*arguments):
-    process = server().Process(target=command, args=(list(arguments),))
-    process.start()
-    return process
 
 
 def test_a_run_has_a_row_for_every_method_and_seed(reference, tiny):

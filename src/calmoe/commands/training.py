@@ -69,7 +69,7 @@ def run_command(
 
     Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
 
-    Example: calmoe run digits --seeds 42-61 --jobs 8 (docs/scale-out.md: several processes, GPUs and machines)
+    Example: calmoe run digits --seeds 42-61 --jobs 8 (docs/scale-out.md: more processes, GPUs, machines)
 
     Example: calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth
 
@@ -146,7 +146,7 @@ class How:
     engine: "Engine | None" = None  # begun; None where nothing is trained
 
     def on(self, engine: str, jobs: int | None, address: str | None, resources: str | None) -> "How":
-        """The same on this engine, which begins to start now, before this process imports what takes seconds."""
+        """The same on this engine, which starts now: before this process imports what takes seconds."""
         from calmoe.experiments.engines.choice import choose_engine
 
         if self.dry_run or self.only_report:

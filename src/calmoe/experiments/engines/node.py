@@ -1,4 +1,4 @@
-"""Train one node of a plan in its folder: from its checkpoint, its warm-up or the seed's weights to its seal."""
+"""Train one node of a plan in its folder, from its checkpoint, its warm-up or the seed's weights."""
 
 from typing import Protocol
 

@@ -27,7 +27,7 @@ class Nursery:
                 "a worker cannot start workers: put the call that trains under `if __name__ == '__main__':`"
             )
         self.control, theirs = socket.socketpair()
-        single = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+        single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(theirs.fileno())],
@@ -39,7 +39,7 @@ class Nursery:
             )
 
     def begin(self, work: str, lock: int) -> None:
-        """Tell it what the workers are to do; `lock` is the folder's lock, which they hold as long as they live."""
+        """Say what workers are to do; they hold the open file `lock`, the folder's, while they live."""
         data = work.encode()
         socket.send_fds(self.control, [len(data).to_bytes(8, "big")], [lock])
         self.control.sendall(data)

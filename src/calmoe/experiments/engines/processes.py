@@ -7,6 +7,7 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -110,10 +111,8 @@ class _Crew:
         deadline = self.schedule.watcher.deadline
         seconds = None if deadline == math.inf else deadline - time.monotonic()
         folder = str(self.schedule.opened.folder.path.absolute())
-        try:
+        with suppress(OSError):  # it died while it had nothing to do; the selector will say so
             send_line(seat.connection, {"node": node_as_json(node), "folder": folder, "seconds": seconds})
-        except OSError:  # it died while it had nothing to do; the selector will say so
-            pass
 
     def _hear(self, seat: _Seat) -> None:
         try:
@@ -153,11 +152,11 @@ def _gpus() -> list[str]:
 
 
 def _note_crowd(jobs: int, work: Work, watcher: Watcher) -> None:
-    """Say that workers get in each other's way: fewer threads would be quicker, but give other last digits."""
+    """Say so where workers get in each other's way; with fewer threads the last digits would be others."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if work.device.type == "cpu" and work.threads > 1 and jobs * work.threads > cores:
         note = (
-            f"{jobs} jobs with {work.threads} threads each share {cores} cores, so that results are those of one "
-            "job; with OMP_NUM_THREADS=1, for this and every later command on the folder, they are quicker"
+            f"{jobs} jobs with {work.threads} threads each share {cores} cores, for the results of one job; "
+            "they are quicker with OMP_NUM_THREADS=1, for this and every later command on the folder"
         )
         say_notes([note], watcher.console)

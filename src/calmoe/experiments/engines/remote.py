@@ -1,8 +1,8 @@
 """What a Ray task does: train one node in a folder of its own, and send home what it leaves there.
 
-The run's folder stays where the command runs. A task is given the states that the node goes on from, and gives
-back checkpoints while it trains and the sealed files at the end; so machines need to share no disk but the
-one that the data are on.
+The run's folder stays where the command runs. A task is given the states that the node goes on from, and
+gives back checkpoints while it trains and the sealed files at the end; so machines need to share no disk but
+the one that the data are on.
 """
 
 import json

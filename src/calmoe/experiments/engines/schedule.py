@@ -82,7 +82,7 @@ class Schedule:
             self._fail(node, reason, f"the worker of its warm-up died {times}")
 
     def failed(self) -> dict[str, str]:
-        """What failed and why, by name, in the order of the plan; a TimeUp if the time ended before the work."""
+        """What failed and why, by name, in the order of the plan; a TimeUp if time ended before the work."""
         if self.time_up:
             raise TimeUp
         reasons = sorted(self.reasons.items(), key=lambda item: self.order[item[0]])

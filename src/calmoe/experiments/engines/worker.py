@@ -124,7 +124,7 @@ def main(control: socket.socket) -> None:
         os._exit(0)
 
     with _parent_gone(end):
-        size, (lock, *_), _, _ = socket.recv_fds(control, 8, 1)  # an open lock is a held one, in every fork
+        size, (_lock, *_), _, _ = socket.recv_fds(control, 8, 1)  # an open lock is held, by every fork
         text = control.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL).decode()
     try:
         torch.set_num_threads(1)
