@@ -65,7 +65,9 @@ def test_a_lost_worker_changes_nothing(tiny, quiet, tmp_path):
 
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'calmoe[ray]'" in refused("run", "digits", "--engine", "ray", "--out", tmp_path / "run")
+    assert "pip install 'calmoe[ray]'" in refused(
+        "run", "digits", "--engine", "ray", "--out", tmp_path / "run"
+    )
     assert not (tmp_path / "run").exists()
 
 

@@ -79,8 +79,12 @@ def test_workers_that_are_killed_change_nothing(work, alone, tmp_path):
     killer.join()
     assert len(killed) == 2
     assert contents(folder) == contents(alone)
-    ends = [line.split(" epoch ")[0] for line in console.file.getvalue().splitlines() if " epoch 12/12 " in line]
-    assert sorted(ends) == sorted(f"seed {seed} {m}" for seed in (42, 43) for m in ("single", "vanilla", "robust"))
+    ends = [
+        line.split(" epoch ")[0] for line in console.file.getvalue().splitlines() if " epoch 12/12 " in line
+    ]
+    assert sorted(ends) == sorted(
+        f"seed {seed} {m}" for seed in (42, 43) for m in ("single", "vanilla", "robust")
+    )
     with pytest.raises(ProcessLookupError):
         os.kill(nursery.process.pid, 0)
 

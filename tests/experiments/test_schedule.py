@@ -82,7 +82,10 @@ def test_what_diverges_takes_its_forks_along_and_nothing_else():
     while schedule.waits:
         schedule.hear(schedule.next(), {"kind": "finished"})
     forks = {str(node) for node in plan if node.parent is warmup}
-    assert schedule.failed() == {str(warmup): "the loss is nan", **dict.fromkeys(forks, "its warm-up diverged")}
+    assert schedule.failed() == {
+        str(warmup): "the loss is nan",
+        **dict.fromkeys(forks, "its warm-up diverged"),
+    }
     assert [*schedule.failed()] == [str(node) for node in plan if str(node) in schedule.failed()]
 
 
