@@ -17,7 +17,7 @@ from calmoe.render.wording import shortest
 from calmoe.report.curves_file import read_curves
 from calmoe.report.rows_over_seeds import Row, Rows
 from calmoe.report.rows_over_targets import mean_over_targets
-from calmoe.report.sweeps import setting_title
+from calmoe.report.sweep_points import setting_title
 from calmoe.report.tables import column_title, method_entry
 from calmoe.validation import parse_json
 from studies.curve_claims import curve_claims
@@ -72,7 +72,8 @@ def all_claims(folder: Path, baseline: str = "vanilla") -> Iterator[Grid | str]:
     if (folder / "curves.json").is_file():
         yield from curve_claims(read_curves(folder / "curves.json"), baseline)
     for path in sorted(folder.glob("sweep_*.jsonl")):
-        yield from sweep_claims(rows, read_results(path), sources, baseline)
+        if "setting" in (swept := read_results(path))[0]:  # those of several settings have no baseline
+            yield from sweep_claims(rows, swept, sources, baseline)
 
 
 def against(rows: Rows, protocol: str, baseline: str, columns: Sequence[str]) -> list[Difference]:

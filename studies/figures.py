@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from calmoe.errors import InputError
+from calmoe.experiments.spec import from_table
+from calmoe.experiments.sweep import setting_value
 from calmoe.files import write_whole
 from calmoe.render.drawing import rendered
 from calmoe.report.curves_file import read_curves
@@ -65,7 +67,7 @@ def run_numbers(folder: Path, spec: Mapping[str, Any]) -> RunNumbers:
         curves=curves,
         examples=partial(read_document, examples) if examples.is_file() else None,
         sweeps=sweeps,
-        defaults={setting: spec["training"][setting] for setting in sweeps},
+        defaults={s: setting_value(from_table(dict(spec)), s) for name in sweeps for s in name.split("-")},
     )
 
 

@@ -124,7 +124,20 @@ def _dry_run(random: Random) -> list[str]:
 
 def _dry_sweep(random: Random) -> list[str]:
     swept = random.choice(("eta", "warmup")) if random.random() < 0.9 else random.choice(("gamma", *TOKENS))
-    return ["sweep", swept, *_dry_run(random)[1:], *_maybe(random, "--values", "0.5,1,2", 0.7)]
+    if random.random() < 0.5:
+        return ["sweep", swept, *_dry_run(random)[1:], *_maybe(random, "--values", "0.5,1,2", 0.7)]
+    axes = [
+        f"{swept}={_token(random, random.choice(('0.5,1', '0..2', '1..2:log')))}",
+        "learning_rate=1e-3,1e-2",
+    ]
+    ways = [*_maybe(random, "--random", "3", 0.7), *_maybe(random, "--optuna", "2", 0.1)]
+    return [
+        "sweep",
+        *axes[: random.randint(1, 2)],
+        *_dry_run(random)[1:],
+        *ways,
+        *_maybe(random, "--seed", "1", 0.2),
+    ]
 
 
 def attempt_dry(random: Random, seeds: None, folder: Path) -> None:

@@ -18,8 +18,9 @@ from calmoe.errors import InputError
 from calmoe.escaping import latex, markdown, spreadsheet, visible
 from calmoe.experiments.dry_run import show_plan
 from calmoe.experiments.runner import run
+from calmoe.experiments.search_space import MOST_VALUES, parse_values
 from calmoe.experiments.spec import MOST_SEEDS, load_preset, parse_seeds, with_settings
-from calmoe.experiments.sweep import MOST_VALUES, Sweep, parse_values
+from calmoe.experiments.sweep import make_sweep
 from calmoe.predictions import Predictions
 from calmoe.render.console import say_notes
 from calmoe.render.grid import Grid, Heading, estimate, label, signed
@@ -103,7 +104,7 @@ def test_too_many_values_and_too_many_models_are_refused(tmp_path):
     with pytest.raises(InputError, match="values"):
         parse_values("eta", ",".join(map(str, range(MOST_VALUES + 1))), epochs=50)
     spec = with_settings(load_preset("digits"), [f"seeds={list(range(200))}"])
-    many = Sweep("eta", tuple(range(MOST_VALUES)))
+    many = make_sweep("eta", tuple(range(MOST_VALUES)))
     for ask in (run, show_plan):
         with pytest.raises(InputError, match="models"):
             ask(spec, tmp_path / "run", sweep=many)

@@ -14,14 +14,15 @@ from calmoe.experiments.dry_run import show_plan, unshared_epochs
 from calmoe.experiments.plan import leaves, make_plan, merge, to_do
 from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run
+from calmoe.experiments.search_space import grid, parse_space, parse_values, random_points
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
-from calmoe.experiments.sweep import make_sweep, parse_values
+from calmoe.experiments.sweep import make_sweep
 from calmoe.methods import METHODS
 from calmoe.report.eta_gamma import eta_gamma
 from calmoe.report.sources import read_targets
 from calmoe.report.terminal import show_results
-from calmoe.report.write import tables
+from calmoe.report.write import tables, write_report
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics
 from calmoe.training.settings import TrainingSettings
@@ -31,8 +32,8 @@ from sizes import at_size
 
 def plans(setting, values, **changes):
     spec = narrowed(load_preset("digits"), methods=("robust",), seeds=(42, 43), **changes)
-    variants = make_sweep(setting, values).variants(spec)
-    return {f"{setting} {value}": make_plan(variant, "data", "cpu") for value, variant in variants.items()}
+    sweep = make_sweep(setting, values)
+    return {sweep.label(p): make_plan(spec, "data", "cpu") for p, spec in sweep.variants(spec).items()}
 
 
 def test_a_warm_up_sweep_walks_the_trunk_once():
@@ -74,7 +75,7 @@ def test_merging_changes_no_key():
 def test_a_method_without_the_setting_is_trained_once_and_bears_no_value():
     spec = narrowed(load_preset("digits"), methods=("vanilla", "robust"), seeds=(42,))
     variants = make_sweep("eta", (1, 2)).variants(spec)
-    nodes = merge({f"eta {v}": make_plan(s, "data", "cpu") for v, s in variants.items()})
+    nodes = merge({f"eta {v}": make_plan(s, "data", "cpu") for (v,), s in variants.items()})
     assert [str(node) for node in nodes][:3] == ["seed 42 warm-up", "seed 42 vanilla", "seed 42 robust eta 1"]
 
 
@@ -90,8 +91,12 @@ def test_only_the_trunk_that_an_open_method_needs_is_to_do():
     ("setting", "values", "message"),
     [
         ("gamma", None, "values of gamma"),
-        ("hidden", "1,2", "setting to sweep"),
-        ("precision", "1,2", "setting to sweep"),
+        ("weights", "1,2", "setting to sweep"),
+        ("backbone", "mlp", "setting to sweep"),
+        ("hidden", "1,2", "lists by commas"),
+        ("hidden", "[1.5]", "lists by commas"),
+        ("hidden", "[[1]]", "lists by commas"),
+        ("forget_moments", "yes", "true or false"),
         ("eta", "1,two", "numbers by commas"),
         ("eta", "", "numbers by commas"),
         ("warmup", "2.5", "whole numbers"),
@@ -104,11 +109,11 @@ def test_what_cannot_be_swept_is_refused(setting, values, message):
         parse_values(setting, values, epochs=50)
 
 
-@pytest.mark.parametrize("setting", [f.name for f in fields(TrainingSettings) if f.type in (int, float)])
-def test_every_number_of_a_training_can_be_swept(setting):
+@pytest.mark.parametrize("setting", [f.name for f in fields(TrainingSettings) if f.name != "own"])
+def test_every_setting_of_a_training_can_be_swept(setting):
     spec = narrowed(load_preset("digits"), methods=tuple(METHODS))
     value = getattr(spec.training, setting)
-    assert make_sweep(setting, (value,)).variants(spec) == {value: spec}
+    assert make_sweep(setting, (value,)).variants(spec) == {(value,): spec}
 
 
 def test_a_refused_value_leaves_no_trace(tiny, quiet, tmp_path):
@@ -166,6 +171,73 @@ def test_every_value_is_exactly_the_run_with_that_setting(setting, values, metho
         for mine in read_results(folder.path):
             theirs = next(r for r in rows if (r["value"], r["method"]) == (value, mine["method"]))
             assert {name: theirs[name] for name in mine} == mine
+
+
+def test_every_point_of_several_settings_is_exactly_its_own_run(tiny, quiet, tmp_path):
+    """Of the training and of the model: each has its warm-ups, the points that can share one do."""
+    spec = narrowed(tiny, methods=("robust",))
+    sweep = grid(parse_space(["eta=0.5,3", "warmup=1,2", "hidden=[8],[6,6]"]))
+    nodes = merge(
+        {sweep.label(p): make_plan(at_point, "", "cpu") for p, at_point in sweep.variants(spec).items()}
+    )
+    assert sum(node.method is None for node in nodes) == 2 * 2  # by hidden and warm-up, whatever the η
+    assert sum(node.epochs for node in nodes) == 2 * (2 + 2 * (2 + 1))
+    outcome = run(spec, tmp_path / "sweep", sweep=sweep, console=quiet)
+    assert outcome.exit_code == 0
+    assert len({row["validation_nll"] for row in outcome.rows}) == 8
+    for eta, hidden, warmup in at_size(sweep.points[::3], sweep.points):
+        alone = with_settings(spec, [f"eta={eta}", f"hidden={list(hidden)}", f"warmup={warmup}"])
+        folder = tmp_path / f"{eta}-{hidden}-{warmup}"
+        (own,) = [r for r in run(alone, folder, console=quiet).rows if r["protocol"] == "corrected"]
+        point = {"eta": eta, "hidden": list(hidden), "warmup": warmup}
+        (row,) = [r for r in outcome.rows if (r["point"], r["protocol"]) == (point, "corrected")]
+        assert {name: row[name] for name in own} == own
+        (leaf,) = leaves(Run.open(folder).nodes).values()
+        files = [f / "nodes" / leaf.key / "test.safetensors" for f in (folder, tmp_path / "sweep")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    page = write_report([tmp_path / "sweep"]).page.read_text()
+    assert "Sweep of η, hidden and warm-up epochs" in page
+    assert "calmoe sweep digits eta=0.5,3 &#39;hidden=[6,6],[8]&#39; warmup=1,2" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [(["precision=float32,bfloat16", "average=0.9"], 0), (["routing=hard,soft", "experts=2,3"], 0)],
+)
+def test_predictions_and_averages_follow_the_points_own_settings(words, at, tiny, quiet, tmp_path):
+    """A node is predicted with its own model, precision and batch, not with those of the run."""
+    spec = narrowed(tiny, methods=("vanilla",))
+    sweep = grid(parse_space(words))
+    run(spec, tmp_path / "sweep", sweep=sweep, console=quiet)
+    point = sweep.points[at]
+    alone = with_settings(spec, [f"{s}={v}" for s, v in zip(sweep.settings, point, strict=True)])
+    run(alone, tmp_path / "alone", console=quiet)
+    (leaf,) = leaves(Run.open(tmp_path / "alone").nodes).values()
+    files = [tmp_path / f / "nodes" / leaf.key / "validation.safetensors" for f in ("sweep", "alone")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_sweeps_of_one_folder_train_a_warm_up_once(tiny, quiet, tmp_path, monkeypatch):
+    """A grid, then random points of the same settings, then the grid again."""
+    trained, train = [], Trainer.train
+
+    def counting(self, stage, seed, *rest):
+        trained.append((seed, stage, rest[-1]))
+        return train(self, stage, seed, *rest)
+
+    monkeypatch.setattr(Trainer, "train", counting)
+    spec = narrowed(tiny, methods=("robust",), seeds=(42, 43))
+    first = grid(parse_space(["eta=1,2", "batch=32"]))
+    second = random_points(parse_space(["batch=32", "eta=0..4"]), 2, seed=0)
+    for sweep in (first, second, first):
+        assert run(spec, tmp_path, sweep=sweep, console=quiet).exit_code == 0
+    warmups = [seed for seed, stage, _ in trained if stage.start == 0]
+    assert warmups == [42, 43]
+    assert len(trained) == 2 + 2 * 4
+    rows = read_results(tmp_path)
+    assert {tuple(row["point"].values()) for row in rows} == {*first.points, *second.points}
+    with pytest.raises(InputError, match="holds a sweep of batch, eta, not a sweep of eta: give"):
+        run(spec, tmp_path, sweep=make_sweep("eta", (1,)), console=quiet)
 
 
 def test_vanilla_without_a_warm_up_is_no_trunk_of_as_many_epochs(tiny, quiet, tmp_path):
@@ -251,7 +323,7 @@ def test_captions_do_not_name_the_swept_settings_own_value(tiny, tmp_path):
             run(spec, tmp_path / setting, sweep=make_sweep(setting, values), console=console), console
         )
         (sources,) = read_targets([tmp_path / setting]).values()
-        for text in (console.file.getvalue(), *(grid.caption for grid in tables(sources).values())):
+        for text in (console.file.getvalue(), *(table.caption for table in tables(sources).values())):
             assert "experts=2" in text
             assert ("eta=3" in text, "warmup=1" in text) == (setting != "eta", setting != "warmup")
 
@@ -263,6 +335,49 @@ def test_the_plan_is_drawn_with_its_values(tiny, tmp_path):
     drawn = console.file.getvalue()
     assert "3 values of warmup: 9 epochs become 8" in drawn
     assert "Robust MoE, warmup 2  epochs 2–3" in drawn
+
+
+def test_the_plan_of_several_settings_is_drawn(tiny, tmp_path):
+    console = Console(file=io.StringIO(), width=120)
+    sweep = grid(parse_space(["eta=1,2", "warmup=0,1"]))
+    show_plan(narrowed(tiny, methods=("robust",)), tmp_path / "none", sweep=sweep, console=console)
+    assert "4 points of eta, warmup: 12 epochs become 11" in console.file.getvalue()
+    assert "Robust MoE, eta 2, warmup 1  epochs 1–3" in console.file.getvalue()
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_point_that_cannot_be_built_for_the_data_leaves_no_trace(tiny, quiet, tmp_path):
+    spec = narrowed(tiny, methods=("robust",))
+    for words in (["views=0,9"], ["experts=2,10000", "router_hidden=100000", "hidden=[100000,100000]"]):
+        for ask in (run, show_plan):
+            with pytest.raises(InputError):
+                ask(spec, tmp_path / "sweep", sweep=grid(parse_space(words)), console=quiet)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_the_command_takes_grids_pairs_and_random_points(tmp_path):
+    small = ["--set", "epochs=2", "--set", "hidden=[8]", "--set", "warmup=1", "--seeds", "42"]
+
+    def points(*words):
+        out = tmp_path / "-".join(words).replace("/", "")
+        done = CliRunner().invoke(app, ["sweep", "digits", *words, *small, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        return {tuple(row["point"].values()) for row in read_results(out)}
+
+    assert points("eta=0,1", "batch=32,64") == {(32, 0), (32, 1), (64, 0), (64, 1)}
+    assert points("eta=0,1", "batch=32,64", "--paired") == {(32, 0), (64, 1)}
+    drawn = points("eta=0..4", "batch=32,64", "--random", "2", "--seed", "7")
+    assert drawn == {*random_points(parse_space(["eta=0..4", "batch=32,64"]), 2, seed=7).points}
+
+
+def test_a_bare_setting_may_stand_before_or_after_the_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    drawn = [
+        CliRunner().invoke(app, ["sweep", *words, "--dry-run"]).output
+        for words in (["eta", "digits"], ["digits", "eta"])
+    ]
+    assert drawn[0] == drawn[1]
+    assert "8 values of eta" in drawn[0]
 
 
 def test_the_command(tmp_path):

@@ -5,15 +5,34 @@ import numpy as np
 import pytest
 
 from calmoe.errors import InputError
+from calmoe.experiments.sweep import row_point
 from calmoe.render.drawing import FULL
 from calmoe.report.eta_gamma import eta_gamma, eta_gamma_figure, eta_gamma_table
-from calmoe.report.sweeps import sweep_caption, sweep_figure, sweep_in_words, sweep_section, sweep_table
+from calmoe.report.sweep_figures import sweep_caption, sweep_figure
+from calmoe.report.sweeps import choices_in_words, sweep_in_words, sweep_section, sweep_table
 
 SEEDS = (42, 43, 44)
 
 
-def sweep(values=(1, 2, 4), methods=("robust",), setting="eta", seeds=SEEDS, hard=True, batch=128, **more):
-    """Rows under both protocols: accuracy falls with the value, hard ECE is lowest at 2."""
+def judged(rows, nll):
+    """The rows with a validation NLL, by its function of their point."""
+    return [row | {"validation_nll": nll(row_point(row))} for row in rows]
+
+
+def sweep(
+    values=(1, 2, 4),
+    methods=("robust",),
+    setting="eta",
+    seeds=SEEDS,
+    hard=True,
+    batch=128,
+    ordered=True,
+    **more,
+):
+    """Rows under both protocols: accuracy falls with the value, hard ECE is lowest at 2.
+
+    ordered: whether the values are numbers; others count by their place.
+    """
     return [
         {
             "method": method,
@@ -28,14 +47,15 @@ def sweep(values=(1, 2, 4), methods=("robust",), setting="eta", seeds=SEEDS, har
             "nll_ts": 0.3,
             "brier_ts": 0.1,
             "setting": setting,
-            "value": value,
+            "value": named,
             "batch": batch,
             "perplexity": 128 - 16 * value + (seed - 43),
             "gamma_eff": 3.0,  # a mean over batches: not what the table shows
             **more,
         }
         for method in methods
-        for value in values
+        for place, named in enumerate(values)
+        for value in [named if ordered else place]
         for seed in seeds
         for protocol in ("corrected", "published")
     ]
@@ -57,7 +77,7 @@ def spreads(axes):
 
 
 def test_sweep_figure_draws_hard_ece_raw_and_scaled_and_accuracy():
-    figure, alt = sweep_figure(sweep(), "corrected", default=2)
+    figure, alt = sweep_figure(sweep(), "corrected", {"eta": 2})
     left, right = figure.axes
     raw, scaled = points(left)
     assert raw.tolist() == [[1, 2, 4], pytest.approx([0.11, 0.10, 0.12])]
@@ -72,12 +92,12 @@ def test_sweep_figure_draws_hard_ece_raw_and_scaled_and_accuracy():
 
 
 def test_the_default_is_marked_only_if_given():
-    def marks(default):
+    def marks(defaults):
         return [
-            x for x in sweep_figure(sweep(), "corrected", default).figure.axes[0].lines if x.get_ls() == ":"
+            x for x in sweep_figure(sweep(), "corrected", defaults).figure.axes[0].lines if x.get_ls() == ":"
         ]
 
-    assert [mark.get_xdata()[0] for mark in marks(2)] == [2]
+    assert [mark.get_xdata()[0] for mark in marks({"eta": 2})] == [2]
     assert marks(None) == []
 
 
@@ -95,19 +115,112 @@ def test_a_sweeps_table_has_no_column_without_a_value():
     assert titles == ["η", "Seeds", "Accuracy", "ECE", "ECE+TS", "NLL+TS", "Brier+TS"]
 
 
-@pytest.mark.parametrize(("hard", "title", "told"), [(True, "hard ECE", "0.100"), (False, "ECE", "0.050")])
-def test_words_and_caption_tell_of_the_error_that_is_drawn(hard, title, told):
-    rows = sweep(hard=hard)
+@pytest.mark.parametrize(("hard", "title", "chosen"), [(True, "hard ECE", "0.120"), (False, "ECE", "0.200")])
+def test_words_and_caption_tell_of_the_error_that_is_drawn(hard, title, chosen):
+    rows = judged(sweep(hard=hard), lambda point: 1 / point["eta"])
     assert sweep_figure(rows, "corrected").figure.axes[0].get_ylabel() == title
-    bullets = sweep_in_words(rows, "corrected", default=4).bullets
-    assert [bullet.partition(":")[0] for bullet in bullets] == [
-        f"Robust MoE, {name}" for name in (title, f"{title} after temperature", "accuracy")
-    ]
-    assert f"lowest mean at {2 if hard else 1}, {told} ± " in bullets[0]
-    assert f"at the default, 4, {'0.120' if hard else '0.200'} ± " in bullets[0]
-    assert "highest mean at 1, 0.910 ± 0.000; at the default, 4, 0.880 ± 0.000." in bullets[2]
+    (bullet,) = sweep_in_words(rows, "corrected", {"eta": 1}).bullets
+    at_chosen, at_default = bullet.split(" The default, ")
+    assert at_chosen.startswith("Robust MoE: η = 4 is chosen (validation NLL 0.250 ± 0.000; on test, ")
+    assert f"{title} {chosen} ± " in at_chosen
+    assert f"{title} after temperature" in at_chosen
+    assert at_default.startswith("η = 1: validation NLL 1.000 ± 0.000; on test, ")
+    assert f"{title} {'0.110' if hard else '0.050'} ± " in at_default
     whose = "ECE of the hard subset" if hard else "ECE"
-    assert sweep_caption(rows, "corrected") == f"{whose}, raw and after a temperature, and accuracy, by η."
+    caption = f"{whose}, raw and after a temperature, and accuracy, by η."
+    assert sweep_caption(sweep(hard=hard), "corrected") == caption
+    assert sweep_caption(rows, "corrected").startswith(f"{caption} Right: validation NLL")
+
+
+def test_validation_chooses_whatever_test_says():
+    """Test is best at η = 1 in accuracy and ECE; validation NLL is lowest at 4."""
+    rows = judged(sweep(), lambda point: 1 / point["eta"])
+    grid = sweep_table(rows, "corrected")
+    titles = [heading.title for heading in grid.headings]
+    assert titles[:4] == ["η", "Choice", "Seeds", "Validation NLL"]
+    assert [row[1].text for row in grid.rows] == ["", "", "chosen"]
+    best = [row["accuracy"] for row in table(grid)]
+    assert best[0] == max(best)
+    assert table(grid)[2]["validation_nll"] == "0.25"
+    (line,) = choices_in_words(rows, "corrected")
+    assert "validation NLL chooses η = 4 for Robust MoE (0.250 ± 0.000" in line
+    figure = sweep_figure(rows, "corrected").figure
+    assert points(figure.axes[2])[0].tolist() == [[1, 2, 4], [1, 0.5, 0.25]]
+    (ring,) = [line for line in figure.axes[2].lines if line.get_markersize() == 9]
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (4, 0.25)
+
+
+def test_a_lucky_point_of_fewer_seeds_is_not_chosen():
+    rows = judged(sweep(), lambda point: 1 / point["eta"])
+    rows = [row for row in rows if row["value"] != 4 or row["seed"] == 42]
+    assert [row[1].text for row in sweep_table(rows, "corrected").rows] == ["", "chosen", ""]
+    assert choices_in_words(sweep(), "corrected") == []  # as rows were before they had validation's
+    assert "nothing is chosen" in sweep_in_words(sweep(), "corrected").bullets[0]
+
+
+def over(points, methods=("robust",), seeds=SEEDS):
+    """Rows of a sweep over several settings; validation NLL is (η - 1)² plus the rest."""
+    rows = [
+        {k: v for k, v in row.items() if k not in ("setting", "value")} | {"point": point}
+        for point in points
+        for row in sweep((1,), methods, seeds=seeds)
+    ]
+    return judged(rows, lambda point: (point["eta"] - 1) ** 2 + point.get("rho", 0))
+
+
+GRID = [{"eta": eta, "rho": rho} for eta in (0, 1, 3) for rho in (0.5, 0.1)]
+
+
+def test_points_of_several_settings_stand_by_their_validation_nll():
+    grid = sweep_table(over(GRID, ("fgr_robust", "robust")), "corrected")
+    titles = [heading.title for heading in grid.headings]
+    assert titles[:5] == ["Method", "η", "Rho", "Choice", "Seeds"]
+    found = table(grid)[:6]
+    assert [(row["eta"], row["rho"]) for row in found] == [
+        ("1", "0.1"), ("1", "0.5"), ("0", "0.1"), ("0", "0.5"), ("3", "0.1"), ("3", "0.5"),
+    ]  # fmt: skip
+    assert [row["choice"] for row in found] == ["chosen", *[""] * 5]
+    numbers = [float(row["validation_nll"]) for row in found]
+    assert numbers == sorted(numbers)
+    assert "6 points" in sweep_in_words(over(GRID), "corrected").text
+    assert "η = 1, rho = 0.1 is chosen" in sweep_in_words(over(GRID), "corrected").bullets[0]
+
+
+def test_two_settings_are_drawn_as_a_map_with_a_ring_at_the_chosen_point():
+    rows = over(GRID, ("fgr_robust", "robust"))
+    figure, alt = sweep_figure(rows, "corrected", {"eta": 0, "rho": 0.5})
+    first, second = figure.axes[:2]
+    assert (first.get_xlabel(), first.get_ylabel()) == ("η", "rho")
+    for axes in (first, second):
+        (marks,) = axes.collections
+        drawn = {tuple(at): value for at, value in zip(marks.get_offsets(), marks.get_array(), strict=True)}
+        assert drawn == pytest.approx({(e, r): (e - 1) ** 2 + r for e in (0, 1, 3) for r in (0.1, 0.5)})
+        ring, default = axes.lines
+        assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (1, 0.1)
+        assert (default.get_xdata()[0], default.get_ydata()[0]) == (0, 0.5)
+    assert "at η = 1, rho = 0.1: validation NLL 0.100" in alt
+    assert "ring" in sweep_caption(rows, "corrected")
+
+
+def test_three_settings_have_a_table_and_no_figure():
+    points = [{"eta": eta, "gamma": 2, "rho": 0.1} for eta in (0, 1)]
+    assert len(sweep_table(over(points), "corrected").rows) == 2
+    with pytest.raises(InputError, match="3 settings"):
+        sweep_figure(over(points), "corrected")
+    section = sweep_section("eta-gamma-rho")
+    assert section.heading == "Sweep of η, gamma and rho"
+    assert section.holds("sweep_eta-gamma-rho-corrected")
+    assert not sweep_section("eta").holds("sweep_eta-gamma-rho-corrected")
+
+
+def test_words_and_lists_can_be_swept_too():
+    routed = judged(sweep(("hard", "soft"), setting="routing", ordered=False), lambda _: 1.0)
+    axes = sweep_figure(routed, "corrected", {"routing": "soft"}).figure.axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["hard", "soft"]
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_ls() == ":"] == [1]
+    assert [row["routing"] for row in table(sweep_table(routed, "corrected"))] == ["hard", "soft"]
+    widths = sweep(([8], [8, 8]), setting="hidden", ordered=False)
+    assert [row["hidden"] for row in table(sweep_table(widths, "corrected"))] == ["[8]", "[8,8]"]
 
 
 def test_one_seed_has_no_bars():
@@ -271,6 +384,6 @@ def test_rows_without_a_tilt_are_refused(rows, said):
 
 
 def test_no_text_is_smaller_than_7_points():
-    for figure, _ in (sweep_figure(sweep(), "corrected", 2), eta_gamma_figure(sweep())):
+    for figure, _ in (sweep_figure(sweep(), "corrected", {"eta": 2}), eta_gamma_figure(sweep())):
         texts = figure.findobj(match=lambda a: hasattr(a, "get_fontsize"))
         assert min(text.get_fontsize() for text in texts if text.get_text()) >= 7

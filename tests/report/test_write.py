@@ -209,7 +209,7 @@ def test_a_later_folder_replaces_models_and_adds_its_own(finished, tiny, quiet, 
 def test_a_sweep_that_was_stopped_says_what_is_missing(swept, undrawn, tmp_path):
     folder = shutil.copytree(swept[0], tmp_path / "sweep")
     opened = Run.open(folder)
-    (key,) = [model.key for model in opened.models if (model.value, model.seed) == (1, 43)]
+    (key,) = [model.key for model in opened.models if (model.point, model.seed) == ((1,), 43)]
     shutil.rmtree(opened.folder.node(key))
     (folder / "done.json").unlink()
     page = page_of(folder, tmp_path / "report")

@@ -1,4 +1,4 @@
-"""Commands that train: `calmoe run` and `calmoe sweep`."""
+"""The command `calmoe run`, and what `calmoe sweep` shares with it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -79,58 +79,8 @@ def run_command(
         engine, jobs, address, resources
     )
     changes = Changes(methods, seeds, settings, protocol, target)
-    spec, _, folder = _asked(Base(dataset, plugins or ()), changes, out, only_report)
-    _train(spec, None, folder, how)
-
-
-@app.command("sweep")
-def sweep_command(
-    setting: Annotated[str, typer.Argument(help="A number of the training, such as eta or warmup.")],
-    dataset: DatasetName,
-    values: Annotated[
-        str | None,
-        typer.Option(help="By commas.", show_default="0.5 to 5 for eta, 0 to 40 of 50 epochs for warmup"),
-    ] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Such as robust,entropic.", show_default="robust")
-    ] = None,
-    seeds: Seeds = None,
-    settings: Settings = None,
-    protocol: Protocol = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "--to", help="The sweep's folder; runs/DATASET-SETTING if not given.", **FOLDER
-        ),
-    ] = None,
-    data: Data = None,
-    target: Target = None,
-    device: Device = "auto",
-    dry_run: DryRun = False,
-    only_report: OnlyReport = False,
-    tensorboard: Tensorboard = False,
-    time_limit: TimeLimit = None,
-    jobs: Jobs = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    resources: Resources = None,
-    plugins: Plugins = None,
-) -> None:
-    """Train a method over several values of one setting, from shared warm-ups; run again to continue or add.
-
-    Example: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
-    """
-    how = How(data, device, dry_run, only_report, time_limit, tensorboard).on(
-        engine, jobs, address, resources
-    )
-    from calmoe.experiments.sweep import parse_values
-
-    changes = Changes(methods, seeds, settings, protocol, target)
-    base = Base(dataset, plugins or (), methods=("robust",))
-    spec, sweep, folder = _asked(base, changes, out, only_report, f"-{setting}")
-    if sweep is None or sweep.setting != setting or values is not None:
-        sweep = parse_values(setting, values, spec.training.epochs)
-    _train(spec, sweep, folder, how)
+    spec, _, folder = asked(Base(dataset, plugins or ()), changes, out, only_report)
+    train(spec, None, folder, how)
 
 
 @dataclass(frozen=True)
@@ -206,7 +156,7 @@ class Base:
         return Path("runs") / (spec.name if spec and stem == self.name else stem)
 
 
-def _asked(
+def asked(
     base: Base, changes: Changes, out: Path | None, only_report: bool, suffix: str = ""
 ) -> "tuple[RunSpec, Sweep | None, Path]":
     """The run that the options ask for, the sweep that its folder holds if that is read, and the folder.
@@ -243,7 +193,7 @@ def _refuse_missing_plugin(folder: Path) -> None:
         check_loaded(folder, record.plugins)
 
 
-def _train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:
+def train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:
     """Train, or draw the plan, and show the results."""
     from calmoe.experiments.dry_run import show_plan
     from calmoe.experiments.runner import LOCAL, run

@@ -8,7 +8,7 @@ from typing import Any
 from calmoe.calibration.temperature_solvers import STATUSES
 from calmoe.data import PROTOCOLS
 from calmoe.errors import InputError, about
-from calmoe.experiments.sweep import sweepable
+from calmoe.experiments.sweep import sweepable, swept_value
 from calmoe.files import open_regular
 from calmoe.validation import items, number, one_of, parse_json, read_document, table, text, whole
 
@@ -85,7 +85,13 @@ def _row(row: Any) -> dict[str, Any]:
     if {"setting", "value"} & row.keys():
         table("row", row, ("setting", "value", "batch"))
         one_of("setting", row["setting"], sweepable())
-        number("value", row["value"])
+        swept_value("value", row["value"])
+        whole("batch", row["batch"], least=1)
+    if "point" in row:
+        table("row", row, ("batch",))
+        for setting, value in table("point", row["point"]).items():
+            one_of("point", setting, sweepable())
+            swept_value(f"point.{setting}", value)
         whole("batch", row["batch"], least=1)
     for name, value in row.items():
         if name in TILT_ABOVE:

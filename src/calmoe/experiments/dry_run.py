@@ -78,5 +78,7 @@ def show_plan(
         record = describe_run(spec, dataset, where.type, sweep)
         opened = Run(folder, joined(out, folder.record(), record))
     title = f"{spec.name}, {many(len(spec.methods), 'method')} x {many(len(spec.seeds), 'seed')}"
-    title += f" x {many(len(sweep.values), 'value')} of {sweep.setting}" if sweep else ""
+    if sweep:
+        noun = "value" if len(sweep.settings) == 1 else "point"
+        title += f" x {many(len(sweep.points), noun)} of {', '.join(sweep.settings)}"
     console.print(draw_plan(opened.nodes_for(spec, sweep), opened.done, visible(title)))

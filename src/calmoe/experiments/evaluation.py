@@ -15,7 +15,7 @@ from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
-EVALUATION_VERSION = 2  # raise it when rows change: sealed results are then computed anew
+EVALUATION_VERSION = 3  # raise it when rows change: sealed results are then computed anew
 READINGS = ("views_", "last_", "last_views_")  # pooled over views; of the last weights, not the average
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
@@ -25,7 +25,10 @@ LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
 def evaluate(
     method: str, seed: int, protocol: str, predictions: dict[str, Predictions], hard: str | None = None
 ) -> dict[str, Any]:
-    """One row: metrics on test, its hard subset and its worst groups, raw and after a temperature ("_ts")."""
+    """One row: metrics on test, its hard subset and its worst groups, raw and after a temperature ("_ts").
+
+    `validation_nll` is the one number of validation rows, without a temperature: a sweep chooses by it.
+    """
     row: dict[str, Any] = {"method": method, "seed": seed, "protocol": protocol}
     pair = (predictions[VALIDATION[protocol]], predictions["test"])
     validation, test, temperatures = as_method_reads(method, *pair, protocol)
@@ -33,6 +36,7 @@ def evaluate(
         row["temperatures"] = temperatures
     output, temperature = test.output, fitted_temperature(validation, protocol)
     row |= {"temperature": temperature.temperature_, "temperature_status": temperature.status_}
+    row["validation_nll"] = _nll(validation)
     row |= _scores(output, temperature, test.known_labels, "")
     mask = test.mask(hard) if hard else None
     row |= {"n": len(test), "n_hard": int(mask.sum()) if mask is not None else 0}
@@ -49,6 +53,16 @@ def evaluate(
             read = as_method_reads(method, *pair, protocol, views)
             row |= _read_otherwise(protocol, reading, *read[:2], mask)
     return row
+
+
+def validation_nll(method: str, protocol: str, predictions: dict[str, Predictions]) -> float | None:
+    """The row's `validation_nll` alone; None where it is infinite."""
+    pair = (predictions[VALIDATION[protocol]], predictions["test"])
+    return _nll(as_method_reads(method, *pair, protocol)[0])
+
+
+def _nll(validation: Predictions) -> float | None:
+    return _finite(nll(validation.output.log_probs, validation.known_labels))
 
 
 def _read_otherwise(
@@ -106,7 +120,11 @@ def _scores(output: MixtureOutput, temperature: Temperature, labels: Tensor, pre
             f"smooth_ece{suffix}": smooth_ece(probs, labels),
             f"adaptive_ece{suffix}": adaptive_ece(probs, labels),
         }
-    return {prefix + name: value if math.isfinite(value) else None for name, value in scores.items()}
+    return {prefix + name: _finite(value) for name, value in scores.items()}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _worst_groups(

@@ -37,8 +37,9 @@ class Node:
     stage: Stage
     seed: int
     method: str | None
-    training: TrainingSettings  # of this stage: in a sweep they differ from node to node
-    value: str = ""  # of the setting that a sweep changes, such as "eta 0.5"
+    model: ModelSettings  # weights by their digest; in a sweep they differ from node to node, as the next do
+    training: TrainingSettings  # of this stage
+    value: str = ""  # of the settings that a sweep changes, such as "eta 0.5"
 
     @property
     def warmup_name(self) -> str:
@@ -117,7 +118,7 @@ def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:
         shorter: dict[tuple[Any, ...], Node] = {}  # by what the warm-ups are trained with
         for node in sorted((node for node in of_seed if not node.method), key=lambda node: node.stage.end):
             used = (*ALWAYS, *GRADIENTS[node.stage.gradient])
-            trained_with = (node.stage.gradient, *(node.training.value(name) for name in used))
+            trained_with = (node.model, node.stage.gradient, *(node.training.value(name) for name in used))
             if parent := shorter.get(trained_with):
                 node = replace(node, parent=parent, stage=replace(node.stage, start=parent.stage.end))
             warmups[node.key] = shorter[trained_with] = node
@@ -161,6 +162,7 @@ class _Template(NamedTuple):
     after: str
     stage: Stage
     method: str | None
+    model: ModelSettings
     training: TrainingSettings
 
     def node(self, seed: int, parent: Node | None) -> Node:
@@ -168,7 +170,13 @@ class _Template(NamedTuple):
         facts = f'{self.before}"parent": {named}, "seed": {seed}{self.after}'
         key = hashlib.sha256(facts.encode()).hexdigest()[:32]
         return Node(
-            key=key, parent=parent, stage=self.stage, seed=seed, method=self.method, training=self.training
+            key=key,
+            parent=parent,
+            stage=self.stage,
+            seed=seed,
+            method=self.method,
+            model=self.model,
+            training=self.training,
         )
 
 
@@ -197,4 +205,4 @@ def _template(spec: RunSpec, cards: Cards, data: dict[str, Any], method: Method,
     before, after = json.dumps(facts, sort_keys=True).split('"parent": null, "seed": 0')
     name = None if is_warmup else method.name
     training = replace(spec.training, average=0.0, views=1) if is_warmup else spec.training
-    return _Template(before, after, stage, name, training)
+    return _Template(before, after, stage, name, spec.model, training)

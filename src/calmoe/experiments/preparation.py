@@ -37,13 +37,15 @@ def recorded_run(folder: RunFolder, spec: RunSpec, sweep: Sweep | None) -> Run:
 
 def check_size(spec: RunSpec, sweep: Sweep | None) -> None:
     """Refuse a plan that takes longer to make than anyone waits."""
-    models = len(spec.methods) * len(spec.seeds) * (1 if sweep is None else len(sweep.values))
+    models = len(spec.methods) * len(spec.seeds) * (1 if sweep is None else len(sweep.points))
     if models > MOST_MODELS:
-        raise InputError(f"that is {models:,} models, at most {MOST_MODELS:,}: ask for fewer seeds or values")
+        raise InputError(f"that is {models:,} models, at most {MOST_MODELS:,}: ask for fewer seeds or points")
 
 
 def describe_run(spec: RunSpec, dataset: ShiftDataset, device: str, sweep: Sweep | None = None) -> Record:
-    """The record of a run that begins now."""
+    """The record of a run that begins now; a sweep with a point that cannot be built here is refused."""
+    if sweep is not None:
+        _check_points(spec, dataset, sweep)
     return Record(
         spec=spec,
         device=device,
@@ -56,6 +58,16 @@ def describe_run(spec: RunSpec, dataset: ShiftDataset, device: str, sweep: Sweep
         sweep=sweep,
         plugins=plugins_of(spec),
     )
+
+
+def _check_points(spec: RunSpec, dataset: ShiftDataset, sweep: Sweep) -> None:
+    variants = sweep.variants(spec).values()
+    heads = {card(source(name)).head for name in spec.methods}
+    for views in {variant.training.views for variant in variants}:
+        first_views(dataset.name, dataset.views, views)
+    for model in {variant.model for variant in variants} - {spec.model}:
+        check_backbone(model, dataset.input_shape)
+        check_model(model, dataset.input_shape, heads, dataset.num_classes)
 
 
 def load_data(folder: RunFolder, spec: RunSpec, data: Path | None, console: Console) -> ShiftDataset:

@@ -11,10 +11,10 @@ from calmoe.errors import InputError, about, shown
 from calmoe.experiments.plan import TRAINING_VERSION, Node, make_plan, merge
 from calmoe.experiments.plugins import Plugin, parse_plugins
 from calmoe.experiments.spec import RunSpec, from_table
-from calmoe.experiments.sweep import Sweep, make_sweep
+from calmoe.experiments.sweep import MOST_POINTS, MOST_SETTINGS, Point, Sweep, make_points, swept_value
 from calmoe.files import is_name
 from calmoe.methods import in_order
-from calmoe.validation import items, number, one_of, table, text, whole
+from calmoe.validation import items, one_of, table, text, whole
 
 FIELDS = ("spec", "device", "fingerprint", "training_fingerprint", "protocols", "hard")
 SPEC_FIELDS = {  # settings that every version of calmoe recorded
@@ -22,7 +22,6 @@ SPEC_FIELDS = {  # settings that every version of calmoe recorded
     "spec.model": ("backbone", "variant"),
     "spec.training": ("epochs", "warmup", "batch", "eta"),
 }
-MOST_RECORDED = 1000
 MOST_ADDED = 10_000
 
 
@@ -62,23 +61,23 @@ class Record:
         return tuple(sorted({*self.spec.seeds, *(added.seed for added in self.added)}))
 
     @property
-    def setting(self) -> str:
-        """The setting that is swept; empty where none is."""
-        return self.sweep.setting if self.sweep else ""
+    def swept(self) -> str:
+        """What is swept, such as "eta" or "eta-rho"; empty where nothing is."""
+        return self.sweep.name if self.sweep else ""
 
-    def plans(self) -> dict[float | None, list[Node]]:
-        """The nodes by value of the sweep (None where there is none), as the folder's own trainer keyed them.
+    def plans(self) -> dict[Point | None, list[Node]]:
+        """The nodes by point of the sweep (None where there is none), as the folder's own trainer keyed them.
 
         Reports thus read what an older trainer left. Weights count by content, wherever they lay.
         """
         variants = [*self.sweep.variants(self.spec).items()] if self.sweep else [(None, self.spec)]
         facts = (self.training_fingerprint, self.device, self.training_version, self.weights, self.plugins)
-        return {value: make_plan(variant, *facts) for value, variant in variants}
+        return {point: make_plan(variant, *facts) for point, variant in variants}
 
-    def merged(self, plans: Mapping[float | None, list[Node]]) -> list[Node]:
+    def merged(self, plans: Mapping[Point | None, list[Node]]) -> list[Node]:
         """All these nodes, each once; parents first."""
-        labels = {self.sweep.label(v) if self.sweep and v is not None else "": v for v in plans}
-        return merge({label: plans[value] for label, value in labels.items()})
+        labels = {self.sweep.label(p) if self.sweep and p is not None else "": p for p in plans}
+        return merge({label: plans[point] for label, point in labels.items()})
 
     def as_json(self) -> dict[str, Any]:
         """As `spec.json` holds it."""
@@ -148,11 +147,27 @@ def _protocols(names: Any, own: str = "") -> tuple[str, ...]:
 
 
 def _sweep(document: Any, spec: RunSpec) -> Sweep:
-    fields = table("sweep", document, ("setting", "values"))
-    values = items("sweep.values", fields["values"], least=1, most=MOST_RECORDED)
-    for value in values:  # whole ones stay so: captions show them
-        number("sweep.values", value)
-    sweep = make_sweep(text("sweep.setting", fields["setting"]), tuple(values))
+    """The sweep; that of one setting names its `values`, that of several their `points`."""
+    if "settings" in table("sweep", document):
+        fields = table("sweep", document, ("settings", "points"))
+        settings = items("sweep.settings", fields["settings"], least=1, most=MOST_SETTINGS)
+        points = items("sweep.points", fields["points"], least=1, most=MOST_POINTS)
+    else:
+        fields = table("sweep", document, ("setting", "values"))
+        settings = [fields["setting"]]
+        values = items("sweep.values", fields["values"], least=1, most=MOST_POINTS)
+        points = [[value] for value in values]
+    for setting in settings:
+        text("sweep.settings", setting)
+    size = len(settings)
+    whole_points = [
+        tuple(
+            swept_value("sweep.points", value)
+            for value in items("sweep.points", point, least=size, most=size)
+        )
+        for point in points
+    ]
+    sweep = make_points(settings, whole_points)
     sweep.variants(spec)
     return sweep
 

@@ -1,6 +1,6 @@
 """A run: its plan, its finished models and its rows, out of a folder that is opened once."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -14,7 +14,7 @@ from calmoe.experiments.record import Added, Record
 from calmoe.experiments.sealing import digest_of
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import HISTORY, METHOD_FILES, SPEC, WEIGHTS, RunFolder
-from calmoe.experiments.sweep import Sweep
+from calmoe.experiments.sweep import Point, Sweep, row_point
 from calmoe.methods import card, source
 from calmoe.predictions import Predictions
 from calmoe.threads import threads
@@ -24,9 +24,9 @@ LAST_EPOCH = ("batch", "perplexity", "gamma_eff", "negative_share")  # what a sw
 
 
 class Planned(NamedTuple):
-    """A model that the run is to hold: a method with a seed and, in a sweep, a value."""
+    """A model that the run is to hold: a method with a seed and, in a sweep, a point."""
 
-    value: float | None
+    point: Point | None
     method: str
     seed: int
     key: str  # of the node that holds its predictions
@@ -44,10 +44,15 @@ class Model(NamedTuple):
 
 
 class Run:
-    """A run folder and its record. Files are hashed once, and the plan is made once."""
+    """A run folder and its record. Files are hashed once, and the plan is made once.
 
-    def __init__(self, folder: RunFolder, record: Record) -> None:
-        self.folder, self.record = folder, record
+    checked: the digests of nodes that this process has hashed before, by key.
+    """
+
+    def __init__(
+        self, folder: RunFolder, record: Record, checked: Mapping[str, dict[str, str]] | None = None
+    ) -> None:
+        self.folder, self.record, self._checked = folder, record, checked or {}
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -73,8 +78,8 @@ class Run:
     # --- what is planned, and what is finished
 
     @cached_property
-    def plans(self) -> dict[float | None, list[Node]]:
-        """The nodes by value of the sweep; None is the value where there is none."""
+    def plans(self) -> dict[Point | None, list[Node]]:
+        """The nodes by point of the sweep; None is the point where there is none."""
         return self.record.plans()
 
     @cached_property
@@ -84,69 +89,72 @@ class Run:
 
     @cached_property
     def models(self) -> list[Planned]:
-        """Every model that the record names, by value, method and seed."""
+        """Every model that the record names, by point, method and seed."""
         planned, judged, methods = [], self.record.protocols, {*self.spec.methods}
         added: dict[tuple[str, int], list[Added]] = {}
         for each in self.record.added:
             added.setdefault((each.method, each.seed), []).append(each)
-        for value, trained in self._leaves.items():
+        for point, trained in self._leaves.items():
             for method in self.record.methods:
                 for seed in self.record.seeds:
                     node = trained.get((source(method), seed))
                     if node is not None and method in methods:
-                        planned.append(Planned(value, method, seed, node.key, judged))
+                        planned.append(Planned(point, method, seed, node.key, judged))
                     planned += [
-                        Planned(value, method, seed, each.key, each.protocols)
+                        Planned(point, method, seed, each.key, each.protocols)
                         for each in added.get((method, seed), ())
                     ]
         return planned
 
     @cached_property
-    def _leaves(self) -> dict[float | None, dict[tuple[str, int], Node]]:
-        """By value: the trained methods by (method, seed)."""
-        return {value: leaves(nodes) for value, nodes in self.plans.items()}
+    def _leaves(self) -> dict[Point | None, dict[tuple[str, int], Node]]:
+        """By point: the trained methods by (method, seed)."""
+        return {point: leaves(nodes) for point, nodes in self.plans.items()}
 
     @cached_property
-    def _sealed(self) -> dict[str, dict[str, str]]:
+    def sealed(self) -> dict[str, dict[str, str]]:
         """By key of each finished, intact node: the digests of its files."""
         needed: dict[str, Collection[str]] = {n.key: METHOD_FILES if n.method else () for n in self.nodes}
         needed |= {added.key: _files(added) for added in self.record.added}
-        sealed = {key: self.folder.sealed_files(key, files) for key, files in needed.items()}
+        sealed = {
+            key: self._checked.get(key) or self.folder.sealed_files(key, files)
+            for key, files in needed.items()
+        }
         return {key: files for key, files in sealed.items() if files is not None}
 
     @property
     def done(self) -> Collection[str]:
         """The keys of the nodes that are finished and intact."""
-        return self._sealed.keys()
+        return self.sealed.keys()
 
     def finished(self) -> list[Planned]:
         return [model for model in self.models if model.key in self.done]
 
     def note_finished(self, node: Node) -> None:
         """The node was finished just now."""
-        self._sealed[node.key] = self.folder.just_sealed(node.key)
+        self.sealed[node.key] = self.folder.just_sealed(node.key)
 
     def nodes_for(self, spec: RunSpec, sweep: Sweep | None) -> list[Node]:
-        """The plan's nodes that the methods and seeds of `spec` need, at the values of `sweep`."""
-        values: Sequence[float | None] = sweep.values if sweep else (None,)
-        at_values = {node.key for value in values for node in self.plans[value]}
+        """The plan's nodes that the methods and seeds of `spec` need, at the points of `sweep`."""
+        points: Sequence[Point | None] = sweep.points if sweep else (None,)
+        at_points = {node.key for point in points for node in self.plans[point]}
         methods, seeds = {source(method) for method in spec.methods}, {*spec.seeds}
 
         def needed(node: Node) -> bool:
-            return node.key in at_values and (node.method is None or node.method in methods)
+            return node.key in at_points and (node.method is None or node.method in methods)
 
         return [node for node in self.nodes if node.seed in seeds and needed(node)]
 
     def untrained(self, spec: RunSpec, sweep: Sweep | None) -> list[str]:
-        """The methods and seeds of `spec`, at the values of `sweep`, that have no finished model."""
-        finished = {(model.value, model.method, model.seed) for model in self.finished()}
+        """The methods and seeds of `spec`, at the points of `sweep`, that have no finished model."""
+        finished = {(model.point, model.method, model.seed) for model in self.finished()}
         labels = {node.key: node.value for node in self.nodes}
-        values: Sequence[float | None] = sweep.values if sweep else (None,)
+        points: Sequence[Point | None] = sweep.points if sweep else (None,)
         names = []
-        for value, seed, method in product(values, spec.seeds, spec.methods):
-            if (value, method, seed) not in finished:
-                node = self._leaves.get(value, {}).get((source(method), seed))
-                named = sweep.label(value) if sweep and value is not None else ""
+        for point, seed, method in product(points, spec.seeds, spec.methods):
+            if (point, method, seed) not in finished:
+                node = self._leaves.get(point, {}).get((source(method), seed))
+                named = sweep.label(point) if sweep and point is not None else ""
                 label = labels[node.key] if node else named
                 names.append(" ".join(filter(None, [f"seed {seed}", method, label])))
         return names
@@ -182,20 +190,24 @@ class Run:
         Rows of an older calmoe, whose seal does not say how it judged, are taken as they are.
         """
         rows = self.current_rows() or self.folder.results(evaluation=None)
-        named = {(m.value, m.method, m.seed, p) for m in self.finished() for p in m.protocols}
-        there = [(r.get("value"), r["method"], r["seed"], r["protocol"]) for r in rows or ()]
+        named = {(m.point, m.method, m.seed, p) for m in self.finished() for p in m.protocols}
+        there = [(self.point_of(r), r["method"], r["seed"], r["protocol"]) for r in rows or ()]
         whole = rows is not None and len(there) == len(named) and {*there} == named
         rows = rows if rows is not None and whole else self.evaluate()
         if not rows:
             raise InputError(f"{self.path} has no finished method: run its command again")
         return rows
 
+    def point_of(self, row: Row) -> Point | None:
+        """The point of the sweep that a row is of; None where the run is no sweep."""
+        return tuple(row_point(row).values()) if self.sweep else None
+
     def current_rows(self) -> list[Row] | None:
         """The sealed rows, if they are what `evaluate` would compute from the predictions as they are."""
         return self.folder.results(**self._made_of())
 
     def evaluate(self) -> list[Row]:
-        """A row per protocol, method and seed that is finished; in a sweep, also per value."""
+        """A row per protocol, method and seed that is finished; in a sweep, also per point."""
         rows, protocols = [], self.record.protocols
         with threads(1):  # on a busy machine two take ten times as long
             for planned in self.finished():
@@ -212,18 +224,18 @@ class Run:
     def _made_of(self) -> dict[str, Any]:
         """What determines the rows: the models and their predictions, and the way to judge them."""
         models = [
-            [m.value, m.method, m.seed, list(m.protocols), _predictions(self._sealed[m.key])]
+            [m.point, m.method, m.seed, list(m.protocols), _predictions(self.sealed[m.key])]
             for m in self.finished()
         ]
         digest = digest_of({"models": models, "hard": self.record.hard})
         return {"evaluation": EVALUATION_VERSION, "bins": BINS, "models": digest}
 
     def _swept_facts(self, planned: Planned) -> Row:
-        """In a sweep: the value, and what the tilt did to the training batches of the last epoch."""
-        if self.sweep is None:
+        """In a sweep: the point, and what the tilt did to the training batches of the last epoch."""
+        if self.sweep is None or planned.point is None:
             return {}
         last = self.folder.history(planned.key)[-1]
-        facts = {"setting": self.sweep.setting, "value": planned.value, "batch": self.spec.training.batch}
+        facts = {**self.sweep.row_facts(planned.point), "batch": self.spec.training.batch}
         return facts | {name: last[name] for name in LAST_EPOCH if name in last}
 
 

@@ -59,12 +59,12 @@ def run(
 ) -> Outcome:
     """Train what `out` does not hold yet, then write the results of all it holds.
 
-    With a sweep, every value of its setting is a run of its own, in one folder.
+    With a sweep, every point is a run of its own, in one folder.
     """
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     console, folder = console or make_console(), RunFolder(out)
     if sweep is not None:
-        sweep.variants(spec)  # bad values are refused before anything is written
+        sweep.variants(spec)  # bad points are refused before anything is written
     if only_report:
         recorded_run(folder, spec, sweep)
         with folder.locked():

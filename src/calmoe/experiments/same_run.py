@@ -1,6 +1,6 @@
 """Compare the records of two runs: may they share a folder or a report, and if not, why?
 
-Two commands share a folder only if their records agree in all but methods, seeds and a sweep's values.
+Two commands share a folder only if their records agree in all but methods, seeds and a sweep's points.
 """
 
 import shlex
@@ -25,7 +25,7 @@ DIGESTS = {  # of contents: their digits mean nothing to a reader
 
 
 def joined(path: Path, old: Record | None, new: Record) -> Record:
-    """The folder's record with the new methods, seeds and values added; another run's is refused."""
+    """The folder's record with the new methods, seeds and points added; another run's is refused."""
     if old is None:
         return new
     refuse_other(path, old, new)
@@ -42,7 +42,10 @@ def refuse_other(path: Path, old: Record, new: Record) -> None:
     there, here = comparable(old), comparable(new)
     differing = differences(there, here)
     if "sweep" in differing:
-        kinds = [f"a sweep of {record.setting}" if record.sweep else "a run" for record in (old, new)]
+        kinds = [
+            f"a sweep of {', '.join(record.sweep.settings)}" if record.sweep else "a run"
+            for record in (old, new)
+        ]
         raise InputError(f"{path} holds {kinds[0]}, not {kinds[1]}: give another --out")
     if differing:
         reasons = causes(differing)
@@ -64,7 +67,7 @@ def comparable(record: Record) -> dict[str, Any]:
         record.spec, methods=(), seeds=(), keep_weights=True, model=replace(record.spec.model, weights="")
     )
     rest = {name: value for name, value in record.as_json().items() if name not in APART}
-    return dotted({**spec.as_table(), **rest, "sweep": record.setting, "weights": record.weights})
+    return dotted({**spec.as_table(), **rest, "sweep": record.swept, "weights": record.weights})
 
 
 def causes(differing: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 TABLES = {  # what a card's `tables` can name
     "paper": "the columns that the paper prints",
     "main": "a run's main table, and a sweep's",
+    "sweep": "what chooses a sweep's point, before the columns of its main table",
     "scores": "a run's proper scores and worst groups",
     "paired": "differences to the baseline over the same seeds",
     "summary": "the sentences at the top of a run's page; the lower, the better",
@@ -58,6 +59,7 @@ COLUMNS = {
         Column("worst_group_accuracy", "Worst-Group Accuracy", "worst group", ("scores",), max),
         Column("worst_group_ece", "Worst-Group ECE", "worst group", ("scores",)),
         Column("worst_group_ece_ts", "Worst-Group ECE+TS", "worst group", ("scores",)),
+        Column("validation_nll", "Validation NLL", "proper", ("sweep",)),
     )
 }
 

@@ -13,19 +13,9 @@ from calmoe.report.figure_cards import FigureCard, RunNumbers
 from calmoe.report.looks import legend_entries, looks
 from calmoe.report.published import published
 from calmoe.report.rows_over_seeds import Cell, Rows
-from calmoe.report.sweeps import (
-    Cells,
-    Swept,
-    by_value,
-    draw_values,
-    label_values,
-    seeds_at_values,
-    setting_of,
-    sweep_section,
-    trimmed,
-    value_entry,
-    values_text,
-)
+from calmoe.report.sweep_figures import draw_values, label_values, values_text
+from calmoe.report.sweep_points import Cells, Swept, by_point, seeds_at_points, settings_of, value_entries
+from calmoe.report.sweeps import sweep_section, trimmed
 from calmoe.report.tables import METHOD, SEEDS, method_entry
 
 DATASET, TILTED = "cifar10h", "robust"  # where the paper measured Γ_eff
@@ -43,8 +33,8 @@ class Concentration(NamedTuple):
 
 def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Concentration]], int]:
     """The concentration of the tilted weights, by method and η; and the batch size n."""
-    if setting_of(rows) != "eta":
-        raise InputError(f"η and Γ_eff need a sweep of eta, not of {setting_of(rows)}")
+    if settings_of(rows) != ("eta",):
+        raise InputError(f"η and Γ_eff need a sweep of eta, not of {', '.join(settings_of(rows))}")
     tilted = [row for row in rows if row.get("perplexity") is not None]
     if not tilted:
         raise InputError("no row of this sweep has a tilt (perplexity): sweep a method such as robust")
@@ -56,14 +46,17 @@ def eta_gamma(rows: Rows) -> tuple[dict[str, dict[float, Concentration]], int]:
     n = sizes.pop()
     # as in the paper, n over the mean perplexity; the mean of n over each batch's perplexity would be larger
     tilted = [{**row, "gamma_eff": n / row["perplexity"]} for row in tilted]
-    swept = by_value(tilted, tilted[0]["protocol"])  # training has one set of weights, whatever the protocol
+    swept = by_point(tilted, tilted[0]["protocol"])  # training has one set of weights, whatever the protocol
 
     def tilt(cells: Cells) -> Concentration:
         perplexity, gamma = cells["perplexity"], cells["gamma_eff"]
         share = Cell(perplexity.mean / n, perplexity.standard_error / n, perplexity.n)
         return Concentration(perplexity, share, gamma, math.ceil(n / gamma.mean - 1e-9))
 
-    return {m: {value: tilt(cells) for value, cells in by.items()} for m, by in swept.items()}, n
+    return {
+        method: {eta: tilt(cells) for (eta,), cells in by.items() if isinstance(eta, int | float)}
+        for method, by in swept.items()
+    }, n
 
 
 def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED) -> Grid:
@@ -74,6 +67,7 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
     run measured its own.
     """
     tilts, n = eta_gamma(rows)
+    texts = value_entries([eta for by in tilts.values() for eta in by])
 
     def row(method: str, eta: float, tilt: Concentration) -> tuple[Entry, ...]:
         paper = _paper(method, dataset, n).get(eta, {})
@@ -83,7 +77,7 @@ def eta_gamma_table(rows: Rows, dataset: str = DATASET, measured: str = MEASURED
         )
         return (
             method_entry(method),
-            value_entry(eta),
+            texts[eta],
             count(tilt.perplexity.n),
             estimate(*tilt.perplexity[:2], decimals=1),
             number(perplexity, 1),
@@ -128,7 +122,7 @@ def eta_gamma_figure(rows: Rows, dataset: str = DATASET, measured: str = MEASURE
     tilts, n = eta_gamma(rows)
     swept: Swept = {
         method: {
-            eta: {"perplexity": tilt.perplexity, "gamma_eff": tilt.gamma_eff} for eta, tilt in by.items()
+            (eta,): {"perplexity": tilt.perplexity, "gamma_eff": tilt.gamma_eff} for eta, tilt in by.items()
         }
         for method, by in tilts.items()
     }
@@ -152,11 +146,12 @@ def eta_gamma_figure(rows: Rows, dataset: str = DATASET, measured: str = MEASURE
         entries.append(Line2D([], [], marker="o", mfc="none", ls="", markersize=5, color=GREY, label=title))
     draw_legend(figure, entries, columns=4)
     printed = "; ".join(f"{eta:g}: {p['perplexity']}, {p['density_ratio_bound']}" for eta, p in paper.items())
+    columns = {"perplexity": "perplexity", "gamma_eff": "Γ_eff"}
     return Drawn(
         figure,
         f"η against the perplexity of the tilted weights in batches of {n} and Γ_eff, "
-        f"{seeds_at_values(swept)}, "
-        f"measured {measured}. {values_text(swept, {'perplexity': 'perplexity', 'gamma_eff': 'Γ_eff'}, 2)}."
+        f"{seeds_at_points(swept)}, "
+        f"measured {measured}. {values_text(['eta'], swept, columns, 2)}."
         + (f" The paper, perplexity and Γ_eff by η: {printed}." if paper else ""),
     )
 

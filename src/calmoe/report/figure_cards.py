@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from calmoe.experiments.sweep import Value
 from calmoe.render.drawing import Drawn, draw_all
 from calmoe.report.curves import Curves
 from calmoe.report.rows_over_seeds import Rows
@@ -22,7 +23,7 @@ class RunNumbers(NamedTuple):
 
     hard: whether the test rows have a hard subset; target: the domain that they come from, if it is one of
     several; examples and domain_images read images, and only once a figure asks for them; sweeps: rows by
-    swept setting; defaults: by swept setting its value in the run.
+    what is swept, such as "eta" or "eta-rho"; defaults: by swept setting its value in the run.
     """
 
     dataset: str
@@ -33,7 +34,7 @@ class RunNumbers(NamedTuple):
     examples: Callable[[], Mapping[str, Any]] | None = None
     domain_images: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None
     sweeps: Mapping[str, Rows] = {}
-    defaults: Mapping[str, float] = {}
+    defaults: Mapping[str, Value] = {}
 
 
 class TargetNumbers(NamedTuple):

@@ -22,7 +22,7 @@ TARGET_FIGURES: Sequence[FigureCard[TargetNumbers]] = targets_figures.CARDS
 
 
 def run_figures(swept: Iterable[str] = ()) -> list[FigureCard[RunNumbers]]:
-    """The figures of a run and of its sweeps, in the order of the page. swept: the settings.
+    """The figures of a run and of its sweeps, in the order of the page. swept: such as "eta" or "eta-rho".
 
     >>> [card.name for card in run_figures(["eta"])][-3:]
     ['domains', 'sweep_eta', 'eta_gamma']
@@ -35,8 +35,8 @@ def run_figures(swept: Iterable[str] = ()) -> list[FigureCard[RunNumbers]]:
         examples.CARD,
         domain_figure.CARD,
     ]
-    for setting in swept:
-        cards += [sweep_card(setting), *([eta_gamma.CARD] if setting == "eta" else [])]
+    for name in swept:
+        cards += [sweep_card(name), *([eta_gamma.CARD] if name == "eta" else [])]
     return cards
 
 

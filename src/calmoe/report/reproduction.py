@@ -1,14 +1,14 @@
 """The commands that run all of a report again."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 from calmoe.data import DATASETS
 from calmoe.experiments.environment import portable
 from calmoe.experiments.record import Record
-from calmoe.experiments.spec import load_preset, setting_text
-from calmoe.experiments.sweep import paper_sweep
-from calmoe.render.wording import shortest
+from calmoe.experiments.spec import RunSpec, load_preset, setting_text
+from calmoe.experiments.sweep import Sweep, Value, paper_sweep, value_text
 from calmoe.report.sources import Sources
 from calmoe.report.titles import changed_settings
 
@@ -18,7 +18,7 @@ def reproduce(sources: Sources) -> str:
     name = sources.record.spec.name
     records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
     folders = [f"runs/{name}"] if sources.runs else []
-    folders += [f"runs/{name}-{setting}" for setting in sources.sweeps]
+    folders += [f"runs/{name}-{swept}" for swept in sources.sweeps]
     return commands(records, folders)
 
 
@@ -31,10 +31,8 @@ def commands(records: Sequence[Record], report: Sequence[str]) -> str:
 def command(record: Record) -> str:
     """The `calmoe run` or `calmoe sweep` behind a record."""
     spec, sweep = record.spec, record.sweep
-    words = ["calmoe", *(["sweep", sweep.setting] if sweep else ["run"]), spec.dataset]
+    words = ["calmoe", *(_sweep_words(spec, sweep) if sweep else ["run", spec.dataset])]
     words += _data_option(spec.dataset)
-    if sweep and sweep != paper_sweep(sweep.setting, spec.training.epochs):
-        words += ["--values", ",".join(map(shortest, sweep.values))]
     defaults = load_preset(spec.dataset) if spec.dataset in DATASETS else None
     for name in ("target", "methods", "seeds", "protocol"):
         value, default = getattr(spec, name), getattr(defaults, name, "")
@@ -45,6 +43,30 @@ def command(record: Record) -> str:
     for origin in dict.fromkeys(plugin.origin for plugin in record.plugins):
         words += ["--plugin", portable(origin)] if origin.endswith(".py") else []
     return shlex.join(words)
+
+
+def _sweep_words(spec: RunSpec, sweep: Sweep) -> list[str]:
+    """`sweep` and its points: of one setting its values, of several a grid where they are one, or pairs."""
+    if len(sweep.settings) == 1:
+        (setting,) = sweep.settings
+        values = (
+            []
+            if sweep == paper_sweep(setting, spec.training.epochs)
+            else ["--values", _by_commas(sweep.values)]
+        )
+        return ["sweep", setting, spec.dataset, *values]
+    columns = [*zip(*sweep.points, strict=True)]
+    axes = [[*dict.fromkeys(column)] for column in columns]
+    is_grid = {*product(*axes)} == {*sweep.points}
+    shown = [
+        f"{setting}={_by_commas(values)}"
+        for setting, values in zip(sweep.settings, axes if is_grid else columns, strict=True)
+    ]
+    return ["sweep", spec.dataset, *shown, *([] if is_grid else ["--paired"])]
+
+
+def _by_commas(values: Iterable[Value]) -> str:
+    return ",".join(map(value_text, values))
 
 
 def _data_option(dataset: str) -> list[str]:

@@ -14,7 +14,7 @@ from calmoe.report.published import table_of
 from calmoe.report.reproduction import reproduce
 from calmoe.report.run_summary import Asked, in_words
 from calmoe.report.sections import RESULTS, RUN_TABLES
-from calmoe.report.sources import Sources, has_hard, validation_rows
+from calmoe.report.sources import Sources, has_hard, swept_defaults, validation_rows
 from calmoe.report.sweeps import sweep_in_words
 from calmoe.report.titles import changes, run_title
 
@@ -53,9 +53,8 @@ def _summary(sources: Sources) -> list[Point]:
             validation=validation_rows(sources),
         )
         points = in_words(sources.rows, asked)
-    for setting, sweep in sources.sweeps.items():
-        default = spec.training.value(setting)
-        points.append(sweep_in_words(sweep.rows, spec.protocol, default, sweep.missing))
+    for sweep in sources.sweeps.values():
+        points.append(sweep_in_words(sweep.rows, spec.protocol, swept_defaults(sources), sweep.missing))
     return points
 
 

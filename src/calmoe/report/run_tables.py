@@ -9,6 +9,7 @@ from typing import Any
 from calmoe.errors import InputError
 from calmoe.experiments.run import Run
 from calmoe.experiments.store import read_results
+from calmoe.experiments.sweep import row_point
 from calmoe.render.grid import Grid
 from calmoe.report.columns import columns_in
 from calmoe.report.comparison import compare, comparison_table, no_test, verdict
@@ -16,18 +17,18 @@ from calmoe.report.eta_gamma import eta_gamma_table
 from calmoe.report.published import is_published, published, table_of
 from calmoe.report.rows_over_seeds import known_columns, paired, summarise
 from calmoe.report.sources import Sources
-from calmoe.report.sweeps import setting_title, sweep_table
+from calmoe.report.sweep_points import settings_of, sweep_title
+from calmoe.report.sweeps import sweep_table
 from calmoe.report.tables import main_table, paired_table
 from calmoe.report.titles import changes, run_title
 
 
 def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -> Grid:
-    """The paper's table under one protocol, with the proper scores beside it; a sweep's by value."""
+    """The paper's table under one protocol, with the proper scores beside it; a sweep's by point."""
     seeds = sorted({row["seed"] for row in rows if row["protocol"] == protocol})
     title = f"{protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
-    if "value" in rows[0]:
-        setting = rows[0]["setting"]
-        return sweep_table(rows, protocol, f"{dataset}, sweep of {setting_title(setting)}, {title}")
+    if swept := row_point(rows[0]):
+        return sweep_table(rows, protocol, f"{dataset}, sweep of {sweep_title([*swept])}, {title}")
     summary = summarise(rows, protocol)
     columns = known_columns(summary, columns_in("main"))
     return main_table(summary, columns, f"{dataset}, {title}")
@@ -57,14 +58,14 @@ def tables(sources: Sources) -> dict[str, Grid]:
         cells, why = compare(rows, paper), no_test("published", *changes(spec))
         beside = f"{dataset}, published protocol beside the paper's {published(paper)['table']}"
         grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
-    for setting, sweep in sources.sweeps.items():
+    for name, sweep in sources.sweeps.items():
         for protocol in protocols:
-            swept = run_title(spec, but=setting)
-            grids[f"sweep_{setting}-{protocol}"] = results_table(sweep.rows, swept, protocol)
+            swept = run_title(spec, but=settings_of(sweep.rows))
+            grids[f"sweep_{name}-{protocol}"] = results_table(sweep.rows, swept, protocol)
     if "eta" in sources.sweeps:
         with suppress(InputError):  # nothing that tilts was swept
             grid = eta_gamma_table(sources.sweeps["eta"].rows, spec.dataset)
-            changed = ", ".join(filter(None, changes(spec, but="eta")))
+            changed = ", ".join(filter(None, changes(spec, but=("eta",))))
             grids["eta_gamma"] = replace(grid, caption=f"{changed}: {grid.caption}") if changed else grid
     return grids
 

@@ -10,6 +10,7 @@ from calmoe.experiments.plugins import changed, united_plugins
 from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
 from calmoe.experiments.same_run import DIGESTS, causes, comparable, differences
+from calmoe.experiments.sweep import Value, setting_value
 from calmoe.methods import in_order, source
 from calmoe.report.curves import Curves, curves
 
@@ -46,18 +47,18 @@ class Source(NamedTuple):
     @property
     def missing(self) -> list[str]:
         """The models that the record names and the rows do not have."""
-        there = {(row.get("value"), row["method"], row["seed"]) for row in self.rows}
+        there = {(self.run.point_of(row), row["method"], row["seed"]) for row in self.rows}
         sweep = self.record.sweep
         return [
             f"seed {model.seed} {model.method}"
-            + (f" {sweep.label(model.value)}" if sweep and model.value is not None else "")
+            + (f" {sweep.label(model.point)}" if sweep and model.point is not None else "")
             for model in self.run.models
-            if (model.value, model.method, model.seed) not in there
+            if (model.point, model.method, model.seed) not in there
         ]
 
 
 class Sources(NamedTuple):
-    """Runs, which count as one, and sweeps by their setting."""
+    """Runs, which count as one, and sweeps by their name, such as "eta" or "eta-rho"."""
 
     runs: list[Source]
     sweeps: dict[str, Source]
@@ -121,16 +122,16 @@ def _as_one(folders: Sequence[Source]) -> Sources:
     runs: list[Source] = []
     sweeps: dict[str, Source] = {}
     for folder in folders:
-        setting = folder.record.setting
-        if not setting:
+        swept = folder.record.swept
+        if not swept:
             runs = [run.without(folder.trained) for run in runs] + [folder]
-        elif setting in sweeps:
+        elif swept in sweeps:
             raise InputError(
-                f"{folder.run.path} is a second sweep of {setting}: report it apart, or add its "
-                "--values to the first with the same --out"
+                f"{folder.run.path} is a second sweep of {swept}: report it apart, or add its "
+                "values to the first with the same --out"
             )
         else:
-            sweeps[setting] = folder
+            sweeps[swept] = folder
     return Sources([run for run in runs if run.rows], sweeps)
 
 
@@ -172,6 +173,13 @@ def _check_same(first: Run, second: Run) -> None:
 def validation_rows(sources: Sources) -> list[int]:
     """On how many rows each model's temperature is fitted."""
     return [curves["validation_rows"] for curves in sources.curves]
+
+
+def swept_defaults(sources: Sources) -> dict[str, Value]:
+    """By swept setting: its value in the run."""
+    sweeps = [source.record.sweep for source in sources.sweeps.values()]
+    settings = [setting for sweep in sweeps if sweep for setting in sweep.settings]
+    return {setting: setting_value(sources.record.spec, setting) for setting in settings}
 
 
 def has_hard(sources: Sources) -> bool:

@@ -7,6 +7,7 @@ from calmoe.experiments.store import RESULTS
 from calmoe.render.console import say, say_notes
 from calmoe.render.wording import many
 from calmoe.report.run_tables import results_table
+from calmoe.report.sweeps import choices_in_words
 from calmoe.report.temperatures import temperature_notes
 from calmoe.report.titles import run_title
 
@@ -16,11 +17,13 @@ def show_results(outcome: Outcome, console: Console) -> None:
     run, rows = outcome.run, outcome.rows
     if run is None or outcome.time_up:
         return
-    title = run_title(run.spec, but=run.record.setting)
+    title = run_title(run.spec, but=run.sweep.settings if run.sweep else ())
     for protocol in run.record.protocols:
         console.print(results_table(rows, title, protocol).rich())
     say_notes(temperature_notes(rows), console)
+    for line in choices_in_words(rows, run.spec.protocol) if run.sweep else ():
+        say(line, console)
     for name, reason in outcome.failed.items():
         say(f"failed: {name}: {reason}", console)
-    more = "--methods, --seeds or --values" if run.sweep else "--methods or --seeds"
+    more = "--methods, --seeds or values" if run.sweep else "--methods or --seeds"
     say(f"{many(len(rows), 'row')} in {run.path / RESULTS}; more {more} add to them", console)

@@ -1,5 +1,6 @@
 """What captions call a run, and what in it differs from the paper or the preset."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from calmoe.training.settings import ModelSettings
 BACKBONE_SETTINGS = ("backbone", "variant", "weights")
 
 
-def run_title(spec: RunSpec, table: str = "", but: str = "") -> str:
+def run_title(spec: RunSpec, table: str = "", but: Collection[str] = ()) -> str:
     """What captions call a run: its name, and what differs from the paper or the preset.
 
     >>> from calmoe.experiments.spec import with_settings
@@ -21,10 +22,10 @@ def run_title(spec: RunSpec, table: str = "", but: str = "") -> str:
     return ", ".join(filter(None, [spec.name, *changes(spec, table, but)]))
 
 
-def changes(spec: RunSpec, table: str = "", but: str = "") -> tuple[str, str]:
+def changes(spec: RunSpec, table: str = "", but: Collection[str] = ()) -> tuple[str, str]:
     """The backbone beside the paper's, and the settings that are not the preset's; empty where they agree.
 
-    table: of the paper, if not the run's own; but: a setting that is swept. A dataset without a preset has
+    table: of the paper, if not the run's own; but: settings that are swept. A dataset without a preset has
     nothing to differ from.
 
     >>> from calmoe.experiments.spec import with_settings
@@ -37,7 +38,7 @@ def changes(spec: RunSpec, table: str = "", but: str = "") -> tuple[str, str]:
     settings = ", ".join(
         f"{name}={Path(value).name if name == 'weights' else setting_text(value)}"
         for name, value in changed.items()
-        if name not in (*named, but)
+        if name not in (*named, *but)
     )
     return backbone_note(table, _backbone(spec.model), bool(spec.model.weights)), settings
 

@@ -24,7 +24,7 @@ from calmoe.report.images import domain_images, has_images, run_dataset, run_exa
 from calmoe.report.overview import Overview, overview_figures, overview_of, overview_page, overview_tables
 from calmoe.report.run_page import run_page
 from calmoe.report.run_tables import tables
-from calmoe.report.sources import Rows, Source, Sources, has_hard, read_targets
+from calmoe.report.sources import Rows, Source, Sources, has_hard, read_targets, swept_defaults
 from calmoe.report.timing import timing
 from calmoe.threads import threads
 
@@ -41,8 +41,8 @@ def figures(
         protocol=spec.protocol,
         target=spec.target,
         hard=has_hard(sources),
-        sweeps={setting: sweep.rows for setting, sweep in sources.sweeps.items()},
-        defaults={setting: spec.training.value(setting) for setting in sources.sweeps},
+        sweeps={name: sweep.rows for name, sweep in sources.sweeps.items()},
+        defaults=swept_defaults(sources),
     )
     if sources.runs:
         name, data = curves_file(sources.curves)
@@ -129,8 +129,8 @@ def _run_report(sources: Sources, data: Path | None, pdf: bool) -> Made:
     if sources.runs:
         files[RESULTS] = _lines(sources.rows)
         files["timing.json"] = json_bytes(timing(sources.runs))
-    for setting, sweep in sources.sweeps.items():
-        files[f"sweep_{setting}.jsonl"] = _lines(sweep.rows)
+    for name, sweep in sources.sweeps.items():
+        files[f"sweep_{name}.jsonl"] = _lines(sweep.rows)
     files[PAGE] = run_page(sources, grids, pictures, missing).html().encode()
     return Made(files, list(grids), list(pictures), missing)
 

@@ -9,6 +9,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,9 +74,21 @@ class Trainer:
         self.losses = torch.zeros(len(self.batches), device=device)
         self.eta = torch.tensor(training.eta, dtype=torch.float64, device=device)
         self.residents: dict[tuple[str, float, str], Resident] = {}
+        self.residents_of = {model: self.residents}
         self.steps: dict[tuple[object, ...], Callable[[], None]] = {}
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
+
+    def for_settings(self, model: ModelSettings, training: TrainingSettings) -> "Trainer":
+        """This trainer with other settings, as a sweep has them: data, buffers and models built are shared.
+
+        Pretrained weights are this trainer's own.
+        """
+        other = copy(self)
+        other.settings = training
+        other.model_settings = replace(model, weights=self.model_settings.weights)
+        other.residents = self.residents_of.setdefault(other.model_settings, {})
+        return other
 
     def initial_state(self, head: str, seed: int) -> TrainingState:
         """The seed's weights before any training, and an optimiser that has seen nothing.

@@ -26,7 +26,7 @@ class Local:
 
     def train(self, nodes: Sequence[Node], work: Work, opened: Run, watcher: Watcher) -> dict[str, str]:
         """Train the nodes in order; one that diverges is named, with the reason, and the others go on."""
-        trainer = work.trainer()
+        trainer = work.trainer
         failed: dict[str, str] = {}
         for node in nodes:
             if node.parent is not None and str(node.parent) in failed:

@@ -25,6 +25,7 @@ def train_node(
     node: Node, trainer: Trainer, folder: RunFolder, onlooker: Onlooker, keep_weights: bool
 ) -> None:
     """Train the node, or the rest of it, and seal what it leaves in the folder."""
+    trainer = trainer.for_settings(node.model, node.training)
     times: dict[float, dict[str, float]] = {}
 
     def watch(epoch: int, entry: dict[str, float]) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.watcher import Watcher
 from calmoe.origins import SESSION
 from calmoe.plugins import load_plugin
-from calmoe.training.settings import Stage, TrainingSettings
+from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.trainer import Trainer
 
 
@@ -33,7 +34,9 @@ class Work:
     threads: int
     checkpoint_seconds: float | None = None  # of training between two checkpoints; None: the trainer's own
 
+    @cached_property
     def trainer(self) -> Trainer:
+        """Made once: a study trains point after point with it."""
         often = {} if self.checkpoint_seconds is None else {"checkpoint_seconds": self.checkpoint_seconds}
         return Trainer(self.dataset, self.spec.model, self.spec.training, self.device, **often)
 
@@ -118,6 +121,7 @@ def node_from_json(values: dict[str, Any]) -> Node:
             **values,
             "parent": None if parent is None else node_from_json(parent),
             "stage": Stage(**values["stage"]),
+            "model": ModelSettings(**{**values["model"], "hidden": tuple(values["model"]["hidden"])}),
             "training": TrainingSettings(**values["training"]),
         }
     )

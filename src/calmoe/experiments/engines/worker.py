@@ -41,7 +41,7 @@ class Worker:
     @cached_property
     def trainer(self) -> Trainer:
         torch.set_num_threads(self.work.threads)
-        return self.work.trainer()
+        return self.work.trainer
 
     def train(
         self, node: Node, folder: RunFolder, seconds: float | None, send: Callable[[Message], None]
