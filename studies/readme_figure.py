@@ -16,7 +16,7 @@ from calmoe.calibration import Temperature
 from calmoe.data import load_dataset
 from calmoe.data.shift import ShiftDataset, Split
 from calmoe.experiments.export import rescaled
-from calmoe.experiments.runner import pick_device
+from calmoe.experiments.preparation import pick_device
 from calmoe.experiments.spec import load_preset, parse_seeds
 from calmoe.files import write_whole
 from calmoe.methods import METHODS, method_title

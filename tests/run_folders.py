@@ -14,6 +14,16 @@ def drop(run, method, seed=42):
             shutil.rmtree(mark.parent)
 
 
+def contents(folder):
+    """All that two runs must share, by path: everything but dates and durations."""
+    timed = ("environment.json", "history.json", "done.json", ".lock")
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.name not in timed else None
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
 def record_of(spec, **facts):
     """The record of a run with this spec."""
     data = {

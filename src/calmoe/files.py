@@ -102,7 +102,7 @@ def is_name(name: str) -> bool:
     return named and is_utf8(name) and len(name.encode()) <= LONGEST
 
 
-def open_regular(path: Path) -> BufferedReader:
+def open_regular(path: str | Path) -> BufferedReader:
     """Open a file on disk for reading; refuse links, and devices and pipes, which may have no end."""
     return _open(path, os.O_RDONLY)
 
@@ -122,7 +122,7 @@ def hold(handle: int, busy: str) -> None:
         raise InputError(busy) from None
 
 
-def _open(path: Path, flags: int) -> BufferedReader:
+def _open(path: str | Path, flags: int) -> BufferedReader:
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
     except OSError as error:

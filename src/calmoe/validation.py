@@ -57,9 +57,9 @@ def parse_json(data: bytes, most: int = MOST_BYTES) -> Any:
     for _ in range(MOST_LEVELS):
         containers = [each.values() if isinstance(each, dict) else each for each in inside if _nests(each)]
         inside = [each for container in containers for each in container]
-    if inside:
-        raise InputError(f"not a readable JSON file (more than {MOST_LEVELS} lists or tables in one another)")
-    return value
+        if not inside:
+            return value
+    raise InputError(f"not a readable JSON file (more than {MOST_LEVELS} lists or tables in one another)")
 
 
 def _nests(value: Any) -> bool:

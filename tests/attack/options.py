@@ -18,7 +18,7 @@ from attack.running import Forbidden, Target, Wrong
 from attack.running import attack as run_attack
 from attack.watching import unchanged
 from calmoe import data
-from calmoe.experiments import runner
+from calmoe.experiments.engines import local
 from calmoe.experiments.plan import make_plan
 from calmoe.experiments.spec import from_table, load_preset
 
@@ -83,7 +83,7 @@ def nothing_trains() -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise Forbidden("a dry run trains")
 
-    runner.train = refuse
+    local.Local.train = refuse
     card = data.DATASETS["digits"]
     if not hasattr(card.load, "cache_info"):
         data.DATASETS["digits"] = replace(card, load=cache(card.load))

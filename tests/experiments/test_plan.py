@@ -1,11 +1,14 @@
 import io
+import time
 
 import pytest
 from rich.console import Console
 
+from benchmarks.planning import simulate, simulated_record
 from calmoe.errors import InputError
 from calmoe.experiments.dry_run import draw_plan, unshared_epochs
 from calmoe.experiments.plan import leaves, make_plan, to_do
+from calmoe.experiments.run import Run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
 from calmoe.methods import METHODS
@@ -137,3 +140,27 @@ def test_what_a_method_fixes_no_setting_of_a_run_changes():
     assert plain["sharp_single", 42].key != other["sharp_single", 42].key
     with pytest.raises(InputError, match="recommended has no rho"):
         make_sweep("rho", (0.1, 0.2)).variants(narrowed(spec, methods=("recommended",)))
+
+
+def test_the_nodes_of_a_seed_do_not_depend_on_other_seeds():
+    methods = tuple(METHODS)
+    together = plan(["forget_moments=true"], seeds=(7, 42, 2**32 - 1), methods=methods)
+    apart = [plan(["forget_moments=true"], seeds=(seed,), methods=methods) for seed in (7, 42, 2**32 - 1)]
+    assert together == [node for nodes in apart for node in nodes]
+
+
+def test_ten_thousand_nodes_take_seconds_of_cpu(tmp_path):
+    """Plan and keys of 10,000 nodes; seals, files and rows of 500: the goal for both is 5 s for 10,000."""
+    start = time.process_time()
+    record = simulated_record(10_000)
+    nodes = record.merged(record.plans())
+    assert len({node.key for node in nodes}) == len(nodes) >= 10_000
+    assert time.process_time() - start < 2.5
+    record = simulated_record(500)
+    simulate(tmp_path / "run", record, record.merged(record.plans()))
+    start = time.process_time()
+    opened = Run.open(tmp_path / "run")
+    with opened.folder.locked():
+        assert to_do(opened.nodes, opened.done, opened.nodes_for(opened.spec, None)) == []
+        assert len(opened.current_rows()) == len(opened.models)
+    assert time.process_time() - start < 2.5

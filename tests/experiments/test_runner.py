@@ -28,29 +28,13 @@ from calmoe.files import write_whole
 from calmoe.methods import METHODS
 from calmoe.report.terminal import show_results
 from calmoe.training import Diverged, Stage, Trainer
-from forked import server
-from second_process import command
+from run_folders import contents
+from second_process import started
 from sizes import at_size
 
 SETTINGS = ["epochs=12", "warmup=5", "hidden=[8]", "router_hidden=4", "batch=128"]
 COMMAND = ["run", "digits", "--methods", "single,vanilla,mocae,fgr,robust", "--seeds", "42"]
 COMMAND += [part for setting in SETTINGS for part in ("--set", setting)]
-
-
-def contents(folder):
-    """All that two runs must share, by path: everything but dates and durations."""
-    timed = ("environment.json", "history.json", "done.json", ".lock")
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.name not in timed else None
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def start(*arguments):
-    process = server().Process(target=command, args=(list(arguments),))
-    process.start()
-    return process
 
 
 def test_a_run_has_a_row_for_every_method_and_seed(reference, tiny):
@@ -329,9 +313,9 @@ def test_a_locked_folder_is_refused(finished, tiny, quiet):
 @pytest.mark.slow
 def test_two_processes_at_once(tmp_path):
     reference, shared = tmp_path / "reference", tmp_path / "shared"
-    alone = start(*COMMAND, "--out", str(reference))
+    alone = started(*COMMAND, "--out", str(reference))
     alone.join()
-    both = [start(*COMMAND, "--out", str(shared)) for _ in range(2)]
+    both = [started(*COMMAND, "--out", str(shared)) for _ in range(2)]
     for process in both:
         process.join()
     assert sorted(process.exitcode for process in both) in ([0, 2], [0, 0])  # one may begin when all is done
@@ -354,7 +338,7 @@ def test_killed_again_and_again(tmp_path):
     """SIGKILL while it trains, writes or evaluates, each time at least one epoch further than before."""
     reference, killed = tmp_path / "reference", tmp_path / "killed"
     begin = time.time()
-    process = start(*COMMAND, "--out", str(reference))
+    process = started(*COMMAND, "--out", str(reference))
     wait_for_work(process, reference, begin)
     begin = time.time()
     process.join()
@@ -362,7 +346,7 @@ def test_killed_again_and_again(tmp_path):
     expected, times = contents(reference), at_size(3, 20)
     while kills < times:
         begin = time.time()
-        process = start(*COMMAND, "--out", str(killed))
+        process = started(*COMMAND, "--out", str(killed))
         wait_for_work(process, killed, begin)
         process.join(timeout=moments.uniform(0, 0.4) * working)
         if process.exitcode is None:
@@ -373,7 +357,7 @@ def test_killed_again_and_again(tmp_path):
         else:  # done between two kills: the others fall on a new run
             assert contents(killed) == expected
             shutil.rmtree(killed)
-    start(*COMMAND, "--out", str(killed)).join()
+    started(*COMMAND, "--out", str(killed)).join()
     assert contents(killed) == expected
     assert any(path.endswith("results.jsonl") for path in expected)
     assert amid >= at_size(2, 15)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from calmoe.formats import Columns
 
 
+MOST_JOBS = 1024
 FOLDER: Any = {"parser": str, "metavar": "<path>", "callback": given_path}
 
 DatasetName = Annotated[
@@ -61,6 +62,24 @@ Judged = Annotated[
 ]
 TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", min=1, max=MOST_JOBS, metavar="N", help="Train N models at once.", show_default="1"
+    ),
+]
+EngineName = Annotated[str, typer.Option("--engine", help="local, or ray: on the machines of a Ray cluster.")]
+Address = Annotated[
+    str | None,
+    typer.Option(help="Of the Ray cluster, or auto.", show_default="RAY_ADDRESS, else a Ray of its own"),
+]
+Resources = Annotated[
+    str | None,
+    typer.Option(
+        help="What Ray gives a model, such as gpus=0.25,cores=2,memory=8 (GB).",
+        show_default="cores=1, and gpus=1 on a GPU",
+    ),
 ]
 
 Sample = Annotated[

@@ -9,12 +9,16 @@ import typer
 
 from calmoe.commands.options import (
     FOLDER,
+    Address,
     Data,
     Device,
     DryRun,
+    EngineName,
+    Jobs,
     OnlyReport,
     Plugins,
     Protocol,
+    Resources,
     Seeds,
     Settings,
     Target,
@@ -79,6 +83,10 @@ def sweep_command(
     only_report: OnlyReport = False,
     tensorboard: Tensorboard = False,
     time_limit: TimeLimit = None,
+    jobs: Jobs = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    resources: Resources = None,
     plugins: Plugins = None,
 ) -> None:
     """Train over values of some settings, from shared warm-ups; run again to continue or to add.
@@ -93,6 +101,9 @@ def sweep_command(
 
     One setting: calmoe sweep eta digits --values 0,1,2,4 --seeds 42-44
     """
+    how = How(data, device, dry_run, only_report, time_limit, tensorboard).on(
+        engine, jobs, address, resources
+    )
     dataset, axes = _split(words, only_report)
     asks = Asks(axes, values, paired, random, optuna, seed)
     asks.check()
@@ -102,7 +113,6 @@ def sweep_command(
     base = Base(dataset, plugins or (), methods=("robust",))
     named = "-".join(sorted(axis.partition("=")[0].strip() for axis in axes))
     spec, recorded, folder = asked(base, changes, out, only_report, f"-{named}")
-    how = How(data, device, dry_run, only_report, time_limit, tensorboard)
     if optuna is not None and not only_report:
         _tune(spec, folder, how, asks)
     else:
@@ -184,6 +194,7 @@ class Asks:
 def _tune(spec: "RunSpec", folder: Path, how: How, asks: Asks) -> None:
     """Let Optuna choose the points, or draw the plan of its next one; show the results."""
     from calmoe.experiments.dry_run import show_plan
+    from calmoe.experiments.runner import LOCAL
     from calmoe.experiments.search_space import parse_space
     from calmoe.experiments.tuning import Objective, next_point, tuned
     from calmoe.render.console import make_console, say
@@ -194,7 +205,14 @@ def _tune(spec: "RunSpec", folder: Path, how: How, asks: Asks) -> None:
     console, trials, seed = make_console(), asks.optuna or 0, asks.seed or 0
     axes = parse_space(asks.axes)
     objective = Objective(
-        spec, folder, axes, how.data, how.device, time_limit=how.time_limit, console=console
+        spec,
+        folder,
+        axes,
+        how.data,
+        how.device,
+        time_limit=how.time_limit,
+        engine=how.engine or LOCAL,
+        console=console,
     )
     if not how.dry_run:
         outcome = tuned(objective, trials, seed)

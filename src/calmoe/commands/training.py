@@ -1,7 +1,7 @@
 """The command `calmoe run`, and what `calmoe sweep` shares with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,14 +9,18 @@ import typer
 
 from calmoe.commands.options import (
     FOLDER,
+    Address,
     Data,
     DatasetName,
     Device,
     DryRun,
+    EngineName,
+    Jobs,
     Methods,
     OnlyReport,
     Plugins,
     Protocol,
+    Resources,
     Seeds,
     Settings,
     Target,
@@ -27,6 +31,7 @@ from calmoe.commands.program import app
 from calmoe.errors import InputError
 
 if TYPE_CHECKING:
+    from calmoe.experiments.engines.work import Engine
     from calmoe.experiments.spec import RunSpec
     from calmoe.experiments.sweep import Sweep
 
@@ -54,19 +59,28 @@ def run_command(
     only_report: OnlyReport = False,
     tensorboard: Tensorboard = False,
     time_limit: TimeLimit = None,
+    jobs: Jobs = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    resources: Resources = None,
     plugins: Plugins = None,
 ) -> None:
     """Train the methods on a dataset and show the paper's table; run again to continue or to add.
 
     Example: calmoe run digits --methods vanilla,robust --seeds 42-44 --set epochs=10 --out runs/try
 
+    Example: calmoe run digits --seeds 42-61 --jobs 8 (docs/scale-out.md: more processes, GPUs, machines)
+
     Example: calmoe run pacs --data DIR --target sketch --set weights=resnet18.pth
 
     Example: calmoe run my.toml (docs/extend.md: methods, datasets and models of your own)
     """
+    how = How(data, device, dry_run, only_report, time_limit, tensorboard).on(
+        engine, jobs, address, resources
+    )
     changes = Changes(methods, seeds, settings, protocol, target)
     spec, _, folder = asked(Base(dataset, plugins or ()), changes, out, only_report)
-    train(spec, None, folder, How(data, device, dry_run, only_report, time_limit, tensorboard))
+    train(spec, None, folder, how)
 
 
 @dataclass(frozen=True)
@@ -79,6 +93,15 @@ class How:
     only_report: bool
     time_limit: float | None
     tensorboard: bool
+    engine: "Engine | None" = None  # begun; None where nothing is trained
+
+    def on(self, engine: str, jobs: int | None, address: str | None, resources: str | None) -> "How":
+        """The same on this engine, which starts now: before this process imports what takes seconds."""
+        from calmoe.experiments.engines.choice import choose_engine
+
+        if self.dry_run or self.only_report:
+            return self
+        return replace(self, engine=choose_engine(engine, jobs, address, resources))
 
 
 @dataclass(frozen=True)
@@ -173,7 +196,7 @@ def _refuse_missing_plugin(folder: Path) -> None:
 def train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:
     """Train, or draw the plan, and show the results."""
     from calmoe.experiments.dry_run import show_plan
-    from calmoe.experiments.runner import run
+    from calmoe.experiments.runner import LOCAL, run
     from calmoe.render.console import make_console
     from calmoe.report.terminal import show_results
 
@@ -190,6 +213,7 @@ def train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> Non
         only_report=how.only_report,
         time_limit=how.time_limit,
         tensorboard=how.tensorboard,
+        engine=how.engine or LOCAL,
         console=console,
     )
     show_results(outcome, console)

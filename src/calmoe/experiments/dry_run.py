@@ -31,8 +31,10 @@ def draw_plan(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
     remaining = to_do(nodes, done)
     left = sum(node.epochs for node in remaining)
     tree = Tree(f"{escape(title)}: {_saving(nodes)}; {left} to do in {many(len(remaining), 'node')}")
-    for seed in dict.fromkeys(node.seed for node in nodes):
-        of_seed = [node for node in nodes if node.seed == seed]
+    by_seed: dict[int, list[Node]] = {}
+    for node in nodes:
+        by_seed.setdefault(node.seed, []).append(node)
+    for seed, of_seed in by_seed.items():
         branch = tree.add(f"seed {seed}: {_saving(of_seed)}")
         branches: dict[str, Tree] = {}
         for node in of_seed:

@@ -8,12 +8,12 @@ import torch
 from rich.console import Console
 
 from calmoe.errors import InputError
-from calmoe.experiments.environment import describe
+from calmoe.experiments.engines.work import Engine, Work
 from calmoe.experiments.evaluation import validation_nll
 from calmoe.experiments.plan import to_do
-from calmoe.experiments.preparation import describe_run, load_data, pick_device
+from calmoe.experiments.preparation import describe_run, load_data
 from calmoe.experiments.run import Run
-from calmoe.experiments.runner import train
+from calmoe.experiments.runner import LOCAL
 from calmoe.experiments.same_run import joined
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import RunFolder
@@ -21,7 +21,6 @@ from calmoe.experiments.sweep import Sweep
 from calmoe.experiments.watcher import Watcher
 from calmoe.render.console import make_console, say_notes
 from calmoe.threads import threads
-from calmoe.training.trainer import Trainer
 
 
 class OpenSweep:
@@ -38,6 +37,7 @@ class OpenSweep:
         device: str = "auto",
         *,
         time_limit: float | None = None,
+        engine: Engine = LOCAL,
         console: Console | None = None,
     ) -> None:
         if len(spec.methods) != 1:
@@ -47,17 +47,23 @@ class OpenSweep:
         self.spec, self.folder = spec, RunFolder(out)
         self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         self.console = console or make_console()
-        self.device = pick_device(device)
+        self.engine, self.device = engine, engine.device(device)
         self.dataset = load_data(self.folder, spec, data, self.console)
-        self.trainer: Trainer | None = None
+        self.work = Work(
+            spec=spec,
+            dataset=self.dataset,
+            data=data,
+            device=self.device,
+            threads=1 if spec.model.backbone == "mlp" else torch.get_num_threads(),
+        )
+        self.trains = False  # whether this session stands in the folder's environment.json
         self.checked: dict[str, dict[str, str]] = {}  # digests of nodes that this process has looked at
         self.failed: dict[str, str] = {}  # by name of a model: why it has no result
 
     def validation_nll(self, sweep: Sweep) -> float | None:
         """The mean over seeds at the sweep's one point, trained if it is not there; None: one diverged."""
         record = describe_run(self.spec, self.dataset, self.device.type, sweep)
-        count = 1 if self.spec.model.backbone == "mlp" else torch.get_num_threads()
-        with self.folder.locked(), threads(count):
+        with self.folder.locked(), threads(self.work.threads):
             old = self.folder.record()
             whole = joined(self.folder.path, old, record)
             if whole != old:
@@ -76,12 +82,12 @@ class OpenSweep:
         missing = to_do(run.nodes, run.done, run.nodes_for(self.spec, sweep))
         if not missing:
             return
-        if self.trainer is None:
-            say_notes(self.folder.add_session(describe(self.device)), self.console)
-            self.trainer = Trainer(self.dataset, self.spec.model, self.spec.training, self.device)
+        if not self.trains:
+            say_notes(self.folder.add_session(self.engine.session(self.device)), self.console)
+            self.trains = True
         watcher = Watcher(self.console, sum(node.epochs for node in missing), self.deadline)
         with watcher:
-            self.failed |= train(missing, self.trainer, run, watcher, self.spec.keep_weights)
+            self.failed |= self.engine.train(missing, self.work, run, watcher)
 
     def _mean(self, run: Run, sweep: Sweep) -> float | None:
         spec, (point,) = self.spec, sweep.points

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from calmoe.experiments.plugins import Cards, Plugin, plugins_of
 from calmoe.experiments.spec import RunSpec
@@ -73,21 +73,27 @@ def make_plan(
     cards = Cards(plugins_of(spec) if plugins is None else plugins)
     spec = replace(spec, model=replace(spec.model, weights=weights))
     data = {"data": training_fingerprint, "device": device, "version": version}
+    pairs: list[tuple[_Template | None, _Template]] = []  # a method's warm-up and the method
+    for name in in_order(source(name) for name in spec.methods):
+        method, trunk = cards.method(name), None
+        own = replace(spec, training=replace(spec.training, **method.fixed))
+        shared = own.training.warmup if method.head == "mixture" else 0
+        if shared:
+            warmup = WARMUPS[method.warmup]
+            trunk = _template(own, cards, data, warmup, Stage.of(warmup, 0, shared))
+        stage = Stage.of(method, shared, own.training.epochs)
+        pairs.append((trunk, _template(own, cards, data, method, stage)))
     nodes = []
     for seed in spec.seeds:
         warmups: dict[str, Node] = {}
-        for name in in_order(source(name) for name in spec.methods):
-            method, parent = cards.method(name), None
-            own = replace(spec, training=replace(spec.training, **method.fixed))
-            shared = own.training.warmup if method.head == "mixture" else 0
-            if shared:
-                warmup = WARMUPS[method.warmup]
-                parent = _node(own, cards, data, seed, warmup, Stage.of(warmup, 0, shared), None)
+        for trunk, template in pairs:
+            parent = None
+            if trunk is not None:
+                parent = trunk.node(seed, None)
                 if parent.key not in warmups:
-                    warmups[parent.key] = parent
                     nodes.append(parent)
-            stage = Stage.of(method, shared, own.training.epochs)
-            nodes.append(_node(own, cards, data, seed, method, stage, parent))
+                parent = warmups.setdefault(parent.key, parent)
+            nodes.append(template.node(seed, parent))
     return nodes
 
 
@@ -99,13 +105,15 @@ def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:
     """
     plans_with = Counter(node.key for plan in plans.values() for node in plan)
     once = {
-        node.key: replace(node, value=label) if node.method and plans_with[node.key] == 1 else node
+        node.key: replace(node, value=label) if label and node.method and plans_with[node.key] == 1 else node
         for label, plan in plans.items()
         for node in plan
     }
+    by_seed: dict[int, list[Node]] = {}
+    for node in once.values():
+        by_seed.setdefault(node.seed, []).append(node)
     merged: list[Node] = []
-    for seed in dict.fromkeys(node.seed for node in once.values()):
-        of_seed = [node for node in once.values() if node.seed == seed]
+    for of_seed in by_seed.values():
         warmups: dict[str, Node] = {}
         shorter: dict[tuple[Any, ...], Node] = {}  # by what the warm-ups are trained with
         for node in sorted((node for node in of_seed if not node.method), key=lambda node: node.stage.end):
@@ -115,8 +123,9 @@ def merge(plans: Mapping[str, Sequence[Node]]) -> list[Node]:
                 node = replace(node, parent=parent, stage=replace(node.stage, start=parent.stage.end))
             warmups[node.key] = shorter[trained_with] = node
         for node in of_seed:
-            parent = warmups[node.parent.key] if node.parent else None
-            merged.append(warmups.get(node.key, replace(node, parent=parent)))
+            trunk = warmups[node.parent.key] if node.parent else None
+            forked = node if trunk is node.parent else replace(node, parent=trunk)
+            merged.append(warmups.get(node.key, forked))
     return merged
 
 
@@ -142,16 +151,36 @@ def _model_facts(model: ModelSettings) -> dict[str, Any]:
     return {k: v for k, v in asdict(model).items() if k in FIRST_MODEL_SETTINGS or v != defaults[k]}
 
 
-def _node(
-    spec: RunSpec,
-    cards: Cards,
-    data: dict[str, Any],
-    seed: int,
-    method: Method,
-    stage: Stage,
-    parent: Node | None,
-) -> Node:
-    """The node of a method's stage, or of the warm-up; its key is the digest of all that determines it."""
+class _Template(NamedTuple):
+    """The node of a method's stage, or of a warm-up, for whatever seed.
+
+    Its key is the digest of all that determines the node: JSON, of which only the parent's key and the seed
+    differ from seed to seed. They stand side by side in it; `before` and `after` are the rest.
+    """
+
+    before: str
+    after: str
+    stage: Stage
+    method: str | None
+    model: ModelSettings
+    training: TrainingSettings
+
+    def node(self, seed: int, parent: Node | None) -> Node:
+        named = f'"{parent.key}"' if parent else "null"
+        facts = f'{self.before}"parent": {named}, "seed": {seed}{self.after}'
+        key = hashlib.sha256(facts.encode()).hexdigest()[:32]
+        return Node(
+            key=key,
+            parent=parent,
+            stage=self.stage,
+            seed=seed,
+            method=self.method,
+            model=self.model,
+            training=self.training,
+        )
+
+
+def _template(spec: RunSpec, cards: Cards, data: dict[str, Any], method: Method, stage: Stage) -> _Template:
     used: tuple[str, ...] = ALWAYS
     is_warmup = method in WARMUPS.values()
     if spec.training.forget_moments and stage.switches:  # keys made before these do not have them
@@ -163,9 +192,9 @@ def _node(
         "model": _model_facts(spec.model),
         "training": {name: spec.training.value(name) for name in used}
         | cards.training(method, spec.training),
-        "seed": seed,
+        "seed": 0,
         "stage": stage.facts(),
-        "parent": parent.key if parent else None,
+        "parent": None,
     }
     if code := cards.code(stage, spec.model):  # of plug-ins
         facts["code"] = code
@@ -173,9 +202,7 @@ def _node(
         facts["gradients"] = "laid out as the weights"  # older keys: trained on scrambled ones
     if is_warmup and stage.end == spec.training.epochs:  # Vanilla without a warm-up is as long, no trunk
         facts["warmup"] = True
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    before, after = json.dumps(facts, sort_keys=True).split('"parent": null, "seed": 0')
     name = None if is_warmup else method.name
     training = replace(spec.training, average=0.0, views=1) if is_warmup else spec.training
-    return Node(
-        key=key, parent=parent, stage=stage, seed=seed, method=name, model=spec.model, training=training
-    )
+    return _Template(before, after, stage, name, spec.model, training)

@@ -23,7 +23,7 @@ from calmoe.training.checks import check_backbone, check_objective
 from calmoe.training.trainer import check_model, check_together, check_weights
 from calmoe.views import first_views
 
-MOST_MODELS = 10_000
+MOST_MODELS = 100_000
 
 
 def recorded_run(folder: RunFolder, spec: RunSpec, sweep: Sweep | None) -> Run:

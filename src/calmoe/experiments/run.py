@@ -90,20 +90,26 @@ class Run:
     @cached_property
     def models(self) -> list[Planned]:
         """Every model that the record names, by point, method and seed."""
-        planned, judged = [], self.record.protocols
-        for point, nodes in self.plans.items():
-            trained = leaves(nodes)
+        planned, judged, methods = [], self.record.protocols, {*self.spec.methods}
+        added: dict[tuple[str, int], list[Added]] = {}
+        for each in self.record.added:
+            added.setdefault((each.method, each.seed), []).append(each)
+        for point, trained in self._leaves.items():
             for method in self.record.methods:
                 for seed in self.record.seeds:
                     node = trained.get((source(method), seed))
-                    if node is not None and method in self.spec.methods:
+                    if node is not None and method in methods:
                         planned.append(Planned(point, method, seed, node.key, judged))
                     planned += [
-                        Planned(point, method, seed, added.key, added.protocols)
-                        for added in self.record.added
-                        if (added.method, added.seed) == (method, seed)
+                        Planned(point, method, seed, each.key, each.protocols)
+                        for each in added.get((method, seed), ())
                     ]
         return planned
+
+    @cached_property
+    def _leaves(self) -> dict[Point | None, dict[tuple[str, int], Node]]:
+        """By point: the trained methods by (method, seed)."""
+        return {point: leaves(nodes) for point, nodes in self.plans.items()}
 
     @cached_property
     def sealed(self) -> dict[str, dict[str, str]]:
@@ -132,12 +138,12 @@ class Run:
         """The plan's nodes that the methods and seeds of `spec` need, at the points of `sweep`."""
         points: Sequence[Point | None] = sweep.points if sweep else (None,)
         at_points = {node.key for point in points for node in self.plans[point]}
-        methods = {source(method) for method in spec.methods}
+        methods, seeds = {source(method) for method in spec.methods}, {*spec.seeds}
 
         def needed(node: Node) -> bool:
             return node.key in at_points and (node.method is None or node.method in methods)
 
-        return [node for node in self.nodes if node.seed in spec.seeds and needed(node)]
+        return [node for node in self.nodes if node.seed in seeds and needed(node)]
 
     def untrained(self, spec: RunSpec, sweep: Sweep | None) -> list[str]:
         """The methods and seeds of `spec`, at the points of `sweep`, that have no finished model."""
@@ -147,7 +153,7 @@ class Run:
         names = []
         for point, seed, method in product(points, spec.seeds, spec.methods):
             if (point, method, seed) not in finished:
-                node = leaves(self.plans.get(point, [])).get((source(method), seed))
+                node = self._leaves.get(point, {}).get((source(method), seed))
                 named = sweep.label(point) if sweep and point is not None else ""
                 label = labels[node.key] if node else named
                 names.append(" ".join(filter(None, [f"seed {seed}", method, label])))

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ import torch
 from rich.console import Console
 
 from calmoe.errors import InputError
-from calmoe.experiments.environment import describe
-from calmoe.experiments.plan import Node, to_do
+from calmoe.experiments.engines.local import Local
+from calmoe.experiments.engines.work import Engine, Work
+from calmoe.experiments.plan import to_do
 from calmoe.experiments.plugins import changed
-from calmoe.experiments.preparation import check_size, describe_run, load_data, pick_device, recorded_run
+from calmoe.experiments.preparation import check_size, describe_run, load_data, recorded_run
 from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
 from calmoe.experiments.same_run import joined
@@ -24,12 +24,10 @@ from calmoe.experiments.sweep import Sweep
 from calmoe.experiments.tensorboard_events import Events
 from calmoe.experiments.watcher import TimeUp, Watcher
 from calmoe.files import inside
-from calmoe.methods import card
-from calmoe.models.inputs import dataset_inputs, inputs_as_dict
-from calmoe.predictions import Predictions
 from calmoe.render.console import make_console, say, say_notes
 from calmoe.threads import threads
-from calmoe.training.trainer import Diverged, Trainer
+
+LOCAL = Local()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +54,7 @@ def run(
     only_report: bool = False,
     time_limit: float | None = None,
     tensorboard: bool = False,
+    engine: Engine = LOCAL,
     console: Console | None = None,
 ) -> Outcome:
     """Train what `out` does not hold yet, then write the results of all it holds.
@@ -72,7 +71,7 @@ def run(
             opened = recorded_run(folder, spec, sweep)
             return _finish(opened, spec, sweep, {}, again=True)
     check_size(spec, sweep)
-    where = pick_device(device)
+    where = engine.device(device)
     events = Events(inside(out, "tensorboard")) if tensorboard else None
     dataset = load_data(folder, spec, data, console)
     record = describe_run(spec, dataset, where.type, sweep)
@@ -82,12 +81,12 @@ def run(
         failed: dict[str, str] = {}
         if missing:
             _warn_of_scratch(spec, console)
-            say_notes(folder.add_session(describe(where)), console)
+            say_notes(folder.add_session(engine.session(where)), console)
             watcher = Watcher(console, sum(node.epochs for node in missing), deadline, events)
-            trainer = Trainer(dataset, spec.model, spec.training, where)
+            work = Work(spec=spec, dataset=dataset, data=data, device=where, threads=torch.get_num_threads())
             try:
                 with watcher:
-                    failed = train(missing, trainer, opened, watcher, spec.keep_weights)
+                    failed = engine.train(missing, work, opened, watcher)
             except TimeUp:
                 say(f"time is up; run the same command to continue in {out}", console)
                 return Outcome(run=opened, time_up=True)
@@ -110,65 +109,6 @@ def _warn_of_scratch(spec: RunSpec, console: Console) -> None:
     imagenet = spec.model.backbone.startswith("resnet") and spec.model.stem == "imagenet"
     if imagenet and not spec.model.weights:
         say_notes(["the backbone starts from scratch; --set weights=FILE gives it ImageNet's"], console)
-
-
-def train(
-    nodes: Sequence[Node], trainer: Trainer, opened: Run, watcher: Watcher, keep_weights: bool = True
-) -> dict[str, str]:
-    """Train the nodes in order; one that diverges is named, with the reason, and the others go on."""
-    failed: dict[str, str] = {}
-    for node in nodes:
-        if node.parent is not None and str(node.parent) in failed:
-            failed[str(node)] = "its warm-up diverged"
-            continue
-        try:
-            _train_node(node, trainer, opened.folder, watcher, keep_weights)
-            opened.note_finished(node)
-        except Diverged as error:
-            failed[str(node)] = str(error)
-    return failed
-
-
-def _train_node(
-    node: Node, trainer: Trainer, folder: RunFolder, watcher: Watcher, keep_weights: bool
-) -> None:
-    trainer = trainer.for_settings(node.model, node.training)
-    times: dict[float, dict[str, float]] = {}
-
-    def watch(epoch: int, entry: dict[str, float]) -> None:
-        times[epoch + 1] = {"seconds": entry["seconds"]}
-        watcher.epoch(node, epoch + 1, node.training.epochs, entry)
-
-    checkpoints = folder.begin(node)
-    state = folder.state(node) or trainer.initial_state(node.stage.head, node.seed)
-    try:
-        trainer.check_state(node.stage.head, state)
-    except InputError as error:
-        raise InputError(
-            f"{checkpoints}: the saved state here, or its warm-up's, does not fit the model ({error})"
-        ) from None
-    watcher.begin(node, state.epoch)
-    state = trainer.train(node.stage, node.seed, state, checkpoints, watch, node.training)
-    if node.method is None:
-        folder.finish_warmup(node, state)
-        return
-    history = [entry | times.get(entry["epoch"], {}) for entry in state.history]
-    head, views = node.stage.head, node.training.views
-    final = trainer.averaged(state, head, node.seed) if node.training.average else state
-    predictions = trainer.predict(final, head, views)
-    if card(node.method).pools_views:
-        predictions = _pooled_alone(predictions)
-    elif node.training.average:
-        last = trainer.predict(state, head, views)
-        predictions |= {f"last_{split}": last[split] for split in last if split != "validation_augmented"}
-    inputs = inputs_as_dict(dataset_inputs(trainer.dataset))
-    folder.finish_method(node, final, predictions, history, keep_weights, inputs)
-
-
-def _pooled_alone(predictions: dict[str, Predictions]) -> dict[str, Predictions]:
-    """What is pooled over views stands for the splits themselves."""
-    splits = (split for split in predictions if not split.startswith("views_"))
-    return {split: predictions.get(f"views_{split}", predictions[split]) for split in splits}
 
 
 def _finish(

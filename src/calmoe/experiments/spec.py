@@ -23,7 +23,7 @@ from calmoe.training.settings import ModelSettings, TrainingSettings, declared_s
 
 T = TypeVar("T")
 DEFAULT_SEEDS = (42, 43, 44)
-MOST_SEEDS = 1000
+MOST_SEEDS = 10_000
 MOST_LAYERS = 100
 TABLES: dict[str, Registry[Any]] = {"dataset": DATASETS, "methods": METHODS, "backbone": BACKBONES}
 CHOICES: dict[str, Iterable[str]] = {
@@ -178,7 +178,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= MOST_SEEDS:
             raise InputError(
-                f"seeds {part.strip()!r}: a range goes up, over at most {MOST_SEEDS} seeds, such as 42-46"
+                f"seeds {part.strip()!r}: a range goes up, over at most {MOST_SEEDS:,} seeds, such as 42-46"
             )
         seeds |= dict.fromkeys(range(first, last + 1))
         _check_many(seeds)
@@ -187,7 +187,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def _check_many(seeds: Collection[int]) -> None:
     if len(seeds) > MOST_SEEDS:
-        raise InputError(f"there are more than {MOST_SEEDS} seeds: ask for them in several commands")
+        raise InputError(f"there are more than {MOST_SEEDS:,} seeds: ask for them in several commands")
 
 
 def parse_methods(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -20,7 +20,7 @@ from typing import Any
 
 import safetensors.torch
 
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.experiments.checked_files import check_sessions, parse_rows, read_history, read_results_file
 from calmoe.experiments.evaluation import READINGS
 from calmoe.experiments.plan import Node
@@ -61,6 +61,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lock = -1  # the open file that keeps others out, while this process does
 
     def check(self) -> None:
         """Refuse, before anything is written, a folder that is neither free nor a run's.
@@ -106,21 +107,37 @@ class RunFolder:
                 lock.fileno(),
                 f"another calmoe is running in {self.path}: wait for it, or give another --out",
             )
-            yield
+            self.lock = lock.fileno()
+            try:
+                yield
+            finally:
+                self.lock = -1
 
     def _sweep(self) -> None:
         for path in leftovers(self.path, RUN_FILES.__contains__):
             path.unlink()
         for node in self._nodes():
-            for path in leftovers(node, lambda name: name in NODE_FILES or bool(STATE.fullmatch(name))):
+            self.tidy(node.name)
+
+    def tidy(self, key: str) -> None:
+        """Remove what a killed process left half-written of a node."""
+        node = self.node(key)
+        names = {*os.listdir(node)}
+        if any(name.startswith(".") for name in names):
+            for path in leftovers(node, is_node_file):
                 path.unlink()
-            if (node / MARK).exists() and (node / HISTORY).exists():
-                _drop_states(node)  # a finished method needs no checkpoints
+        if {MARK, HISTORY} <= names:
+            _drop_states(node)  # a finished method needs no checkpoints
 
     def _nodes(self) -> list[Path]:
         """The folders of nodes that are there; links are none."""
-        paths = inside(self.path, "nodes").glob("*")
-        return [p for p in paths if KEY.fullmatch(p.name) and p.is_dir() and not p.is_symlink()]
+        nodes = inside(self.path, "nodes")
+        if not nodes.is_dir():
+            return []
+        with os.scandir(nodes) as entries:
+            return [
+                nodes / e.name for e in entries if KEY.fullmatch(e.name) and e.is_dir(follow_symlinks=False)
+            ]
 
     # --- the run
 
@@ -197,7 +214,7 @@ class RunFolder:
         folder = self.node(node.key)
         path = save_state(state, folder)
         seal(folder, [path.name], key=node.key)
-        _drop_states(folder, but=path.name)
+        _drop_states(folder, but=[path.name])
 
     def finish_method(
         self,
@@ -232,6 +249,28 @@ class RunFolder:
         folder.mkdir(parents=True, exist_ok=True)
         save_predictions(folder, predictions, **facts)
         seal(folder, [f"{split}.safetensors" for split in predictions], key=key)
+
+    def state_files(self, key: str) -> dict[str, bytes]:
+        """A node's checkpoints, by name."""
+        return {n: data for n, data in self.node_files(key, but=NODE_FILES).items() if STATE.fullmatch(n)}
+
+    def node_files(self, key: str, but: Collection[str] = ()) -> dict[str, bytes]:
+        """A node's whole files by name, but for those named."""
+        folder = self.node(key)
+        names = os.listdir(folder) if folder.is_dir() else []
+        return {n: (folder / n).read_bytes() for n in names if is_node_file(n) and n not in but}
+
+    def keep(self, key: str, files: Mapping[str, bytes]) -> None:
+        """Keep files of a node that another machine trains, the seal last; states that nothing needs go."""
+        folder = self.node(key)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in sorted(files, key=MARK.__eq__):
+            if not is_node_file(name):
+                raise InputError(f"{shown(name)} is no file of a node")
+            write_whole(inside(folder, name), files[name])
+        needed = self.just_sealed(key) if MARK in files else files
+        if any(map(STATE.fullmatch, needed)) or MARK in files:
+            _drop_states(folder, but=needed)
 
     def predictions(self, key: str) -> dict[str, Predictions]:
         """A finished node's predictions by split."""
@@ -284,7 +323,12 @@ def _is_sealed(path: Path) -> bool:
         return False
 
 
-def _drop_states(folder: Path, but: str = "") -> None:
-    for path in folder.iterdir():
-        if STATE.fullmatch(path.name) and path.name != but:
-            path.unlink()
+def is_node_file(name: str) -> bool:
+    """Whether a node's folder may hold a file of this name."""
+    return name in NODE_FILES or STATE.fullmatch(name) is not None
+
+
+def _drop_states(folder: Path, but: Collection[str] = ()) -> None:
+    for name in os.listdir(folder):
+        if STATE.fullmatch(name) and name not in but:
+            (folder / name).unlink()

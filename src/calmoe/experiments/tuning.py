@@ -15,8 +15,9 @@ from typing import Any
 from rich.console import Console
 
 from calmoe.errors import InputError
+from calmoe.experiments.engines.work import Engine
 from calmoe.experiments.open_sweep import OpenSweep
-from calmoe.experiments.runner import Outcome, run
+from calmoe.experiments.runner import LOCAL, Outcome, run
 from calmoe.experiments.search_space import Axis, Choices, check_space, parse_axis
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.sweep import Sweep, Value, make_points, value_text
@@ -42,13 +43,16 @@ class Objective:
         device: str = "auto",
         *,
         time_limit: float | None = None,
+        engine: Engine = LOCAL,
         console: Console | None = None,
     ) -> None:
         self.optuna = import_optuna()
         self.axes = [parse_axis(each) if isinstance(each, str) else each for each in space]
         check_space(self.axes, spec)
         self.console = console or make_console()
-        self.sweep = OpenSweep(spec, Path(out), data, device, time_limit=time_limit, console=self.console)
+        self.sweep = OpenSweep(
+            spec, Path(out), data, device, time_limit=time_limit, engine=engine, console=self.console
+        )
         self.asked: list[Sweep] = []  # the trials' points, each as a sweep of one
 
     def point(self, trial: Any) -> Sweep:

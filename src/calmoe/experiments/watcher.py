@@ -6,13 +6,14 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TaskID, TimeRemainingColumn
 
 from calmoe.experiments.plan import Node
 from calmoe.experiments.tensorboard_events import Events
 from calmoe.progress_bar import progress_bar
 
 QUIET = 30.0  # seconds after which the next epoch has a line, where there is no terminal
+MOST_ROWS = 16  # nodes that have a bar of their own
 
 
 class TimeUp(Exception):
@@ -22,7 +23,8 @@ class TimeUp(Exception):
 class Watcher:
     """Shows how far the run is, and ends it when its time is up.
 
-    A terminal has a bar. Elsewhere the first epoch has a line, then a node's last, and one now and then.
+    A terminal has a bar over all epochs, and one for each node that is trained now. Elsewhere the first epoch
+    has a line, then a node's last, and one now and then.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Watcher:
         columns = MofNCompleteColumn(), TimeRemainingColumn()
         self.bar = progress_bar(*columns, console=console) if console.is_terminal else None
         self.task = self.bar.add_task("epochs", total=total) if self.bar else None
+        self.rows: dict[str, TaskID] = {}  # of the bar, by key of the node
+        self.epochs: dict[str, int] = {}  # trained so far, by key
 
     def __enter__(self) -> Self:
         if self.bar:
@@ -51,18 +55,31 @@ class Watcher:
 
     def begin(self, node: Node, epoch: int) -> None:
         """`node` starts, or goes on after `epoch` epochs."""
-        if self.bar and self.task is not None:
-            self.bar.update(self.task, description=str(node), advance=epoch - node.stage.start)
+        if self.bar and len(self.rows) < MOST_ROWS:
+            self.rows[node.key] = self.bar.add_task(str(node), total=node.epochs)
+        self._advance(node, epoch)
 
     def epoch(self, node: Node, epoch: int, horizon: int, entry: dict[str, float]) -> None:
         """`node` has trained `epoch` of `horizon` epochs; `entry` is what the last one logged."""
         loss = f"loss {entry['loss']:.3f}"
-        if self.bar and self.task is not None:
-            self.bar.update(self.task, description=f"{node}  {loss}", advance=1)
-        elif epoch == node.stage.end or time.monotonic() - self.last_line >= QUIET:
+        self._advance(node, epoch, loss)
+        if not self.bar and (epoch == node.stage.end or time.monotonic() - self.last_line >= QUIET):
             self.console.print(f"{node} epoch {epoch}/{horizon} {loss} {entry['seconds']:.1f} s")
             self.last_line = time.monotonic()
         if self.events:
             self.events.add(node, epoch, entry)
         if time.monotonic() > self.deadline:
             raise TimeUp
+
+    def end(self, node: Node) -> None:
+        """`node` is trained no more: it is done, or it failed."""
+        if self.bar and node.key in self.rows:
+            self.bar.remove_task(self.rows.pop(node.key))
+
+    def _advance(self, node: Node, epoch: int, loss: str = "") -> None:
+        trained = epoch - node.stage.start
+        before, self.epochs[node.key] = self.epochs.get(node.key, 0), trained
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, advance=trained - before)
+        if self.bar and node.key in self.rows:
+            self.bar.update(self.rows[node.key], description=f"{node}  {loss}", completed=trained)
