@@ -122,7 +122,7 @@ class RunFolder:
     def tidy(self, key: str) -> None:
         """Remove what a killed process left half-written of a node."""
         node = self.node(key)
-        names = {*os.listdir(node)}
+        names = {*os.listdir(node)} if node.is_dir() else set()
         if any(name.startswith(".") for name in names):
             for path in leftovers(node, is_node_file):
                 path.unlink()
