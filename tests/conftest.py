@@ -15,6 +15,7 @@ import haste
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
+from calmoe.experiments.watcher import Watcher
 from calmoe.registry import REGISTRIES, offered
 from sizes import VARIABLE, at_size
 
@@ -108,6 +109,19 @@ def swept(tiny, quiet, tmp_path_factory):
         folders.append(tmp_path_factory.mktemp("sweep") / setting)
         run(spec, folders[-1], sweep=make_sweep(setting, values), console=quiet)
     return folders
+
+
+@pytest.fixture
+def beginnings(monkeypatch):
+    """The nodes that a run begins, each time with the epochs that it has behind it."""
+    begun, begin = [], Watcher.begin
+
+    def noting(self, node, epoch):
+        begun.append((node, epoch))
+        begin(self, node, epoch)
+
+    monkeypatch.setattr(Watcher, "begin", noting)
+    return begun
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def wait_until(condition, seconds=120.0):
         time.sleep(0.005)
 
 
-def test_workers_that_are_killed_change_nothing(work, alone, tmp_path):
+def test_workers_that_are_killed_change_nothing(work, alone, tmp_path, beginnings):
     """Both workers are killed amid their nodes: others go on from the checkpoints, in the same command."""
     nursery, folder, killed = Nursery(), tmp_path / "run", []
 
@@ -78,6 +78,7 @@ def test_workers_that_are_killed_change_nothing(work, alone, tmp_path):
     assert run(work, folder, engine=engine, console=console).exit_code == 0
     killer.join()
     assert len(killed) == 2
+    assert any(epoch > node.stage.start for node, epoch in beginnings)  # from a checkpoint
     assert contents(folder) == contents(alone)
     ends = [
         line.split(" epoch ")[0] for line in console.file.getvalue().splitlines() if " epoch 12/12 " in line

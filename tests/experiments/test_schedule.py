@@ -1,17 +1,19 @@
 """Which node comes next, whoever trains it, and how nodes travel to other processes."""
 
+import io
 import json
 import random
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from calmoe.experiments.engines.schedule import Schedule
 from calmoe.experiments.engines.work import node_as_json, node_from_json
 from calmoe.experiments.plan import make_plan, merge
 from calmoe.experiments.spec import load_preset, narrowed
 from calmoe.experiments.sweep import make_sweep
-from calmoe.experiments.watcher import TimeUp
+from calmoe.experiments.watcher import TimeUp, Watcher
 from calmoe.methods import METHODS
 
 
@@ -119,3 +121,24 @@ def test_when_time_is_up_nothing_new_begins_and_what_trains_may_end():
 @pytest.mark.parametrize("plan", [a_plan(), a_chain()], ids=["run", "sweep of warm-ups"])
 def test_nodes_travel_as_json(plan):
     assert [node_from_json(json.loads(json.dumps(node_as_json(node)))) for node in plan] == plan
+
+
+def test_one_view_shows_all_nodes_that_train_and_counts_no_epoch_twice():
+    plan = [node for node in a_plan() if node.method == "single"]
+    console = Console(file=io.StringIO(), width=140, force_terminal=True)
+    with Watcher(console, sum(node.epochs for node in plan)) as watcher:
+        for node in plan:
+            watcher.begin(node, 0)
+            for epoch in range(1, 31):
+                watcher.epoch(node, epoch, 50, {"loss": 1.0, "seconds": 0.0})
+        total, *rows = watcher.bar.tasks
+        assert [(row.completed, row.total) for row in rows] == [(30, 50), (30, 50)]
+        assert (total.completed, total.total) == (60, 100)
+        watcher.end(plan[0])  # its worker died; another goes on from the checkpoint after epoch 20
+        watcher.begin(plan[0], 20)
+        assert total.completed == 50
+        for node in plan:
+            watcher.epoch(node, 50, 50, {"loss": 1.0, "seconds": 0.0})
+            watcher.end(node)
+        assert total.completed == 100
+        assert len(watcher.bar.tasks) == 1

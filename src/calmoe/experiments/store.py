@@ -117,17 +117,12 @@ class RunFolder:
         for path in leftovers(self.path, RUN_FILES.__contains__):
             path.unlink()
         for node in self._nodes():
-            self.tidy(node.name)
+            _tidy(node)
 
     def tidy(self, key: str) -> None:
         """Remove what a killed process left half-written of a node."""
-        node = self.node(key)
-        names = {*os.listdir(node)}
-        if any(name.startswith(".") for name in names):
-            for path in leftovers(node, is_node_file):
-                path.unlink()
-        if {MARK, HISTORY} <= names:
-            _drop_states(node)  # a finished method needs no checkpoints
+        if (node := self.node(key)).is_dir():
+            _tidy(node)
 
     def _nodes(self) -> list[Path]:
         """The folders of nodes that are there; links are none."""
@@ -326,6 +321,15 @@ def _is_sealed(path: Path) -> bool:
 def is_node_file(name: str) -> bool:
     """Whether a node's folder may hold a file of this name."""
     return name in NODE_FILES or STATE.fullmatch(name) is not None
+
+
+def _tidy(node: Path) -> None:
+    names = {*os.listdir(node)}
+    if any(name.startswith(".") for name in names):
+        for path in leftovers(node, is_node_file):
+            path.unlink()
+    if {MARK, HISTORY} <= names:
+        _drop_states(node)  # a finished method needs no checkpoints
 
 
 def _drop_states(folder: Path, but: Collection[str] = ()) -> None:
