@@ -12,6 +12,7 @@ from calmoe.predictions import Predictions
 
 TURNED = (0, 15, 30)  # degrees by which digits are turned
 TAUGHT, MOST = 0.3, 10_000  # the share of rows that models learn from, and the most rows of a table
+TABLES = ("lending", "churn", "credit", "remote_work", "income", "smoking")
 ALONE = ("forest", "network")  # models that are judged alone too
 FEWEST_CLASS = 20  # rows of a class that is kept
 
@@ -22,7 +23,7 @@ def real_predictions(tables: Path | None) -> Iterator[tuple[str, Predictions]]:
     if tables is None:
         return
     about = json.loads((tables / "tables.json").read_text())
-    for name in about:
+    for name in TABLES:
         features, labels = _table(tables / f"{name}.csv", about[name]["label"])
         order = np.random.default_rng(0).permutation(len(labels))[:MOST]
         taught, rest = np.split(order, [int(TAUGHT * len(order))])

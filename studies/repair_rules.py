@@ -55,12 +55,12 @@ def repair_rules(
     ),
     seeds: Annotated[int, typer.Option(help="Samples of each world, and halves of each file.")] = 0,
 ) -> None:
-    """Which rule should choose a repair, and what does each of them cost?
+    """Which rule should choose a repair?
 
     Chooses and fits on some rows and judges on others: in worlds of known truth, and on predictions that
     scikit-learn's models make of digits, as they are and turned, and of real tables. Prints a row a rule.
 
-    Example: python -m studies repair-rules tables --seeds 2
+    Example: python -m studies repair-rules tables --seeds 1
     """
     if seeds:
         write_lines(rows, [row for case in cases(tables, seeds) for row in judged(case)])

@@ -8,6 +8,9 @@ from calmoe.calibration import Temperature
 from calmoe.metrics import nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import binary
+from studies.repair_rules import RULES, Case
+from studies.repair_rules import judged as judged_by_rules
+from studies.repair_rules import table as rules_table
 from studies.repairs import row, table
 from study_rows import RESULTS
 
@@ -31,6 +34,25 @@ def test_a_row_is_of_the_other_half(tmp_path):
     assert sum(one["recommended"].values()) == 2
     assert set(one["recommended"]) <= set(one["nll"]) or one["change"][0] != 0
     assert len(table([one]).rows) == 1
+
+
+def test_rules_are_judged_on_other_rows():
+    world = binary.miscalibrated(0, temperature=2.5)
+    case = Case("off", "world", world.sample(800, seed=0), world.sample(3000, seed=1))
+    rows = judged_by_rules(case)
+    assert [one["rule"] for one in rows] == list(RULES)
+    for one in rows:
+        assert one["taken"] == "temperature"
+        assert one["temperature"] == 0
+        assert one["nothing"] < 0
+        assert one["ece"] < 0
+
+
+def test_the_table_of_rules_is_what_the_study_prints():
+    _, _, printed = (
+        rules_table(study_rows.read(RESULTS / "audit/repair_rules.jsonl")).markdown().partition("\n\n")
+    )
+    assert printed.strip() in (RESULTS.parent / "docs/audit-method.md").read_text()
 
 
 def test_the_table_of_the_results_is_what_the_study_prints():
