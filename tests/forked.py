@@ -3,7 +3,10 @@
 import importlib.util
 import multiprocessing
 
-IMPORTED = ("torch", "torchmetrics", "calmoe.commands", "calmoe.experiments.runner", "calmoe.report.write")
+IMPORTED = (
+    *("torch", "torchmetrics", "torch._dynamo"),  # a first step of AdamW imports the last
+    *("calmoe.commands", "calmoe.experiments.runner", "calmoe.report.write"),
+)
 
 
 def server():

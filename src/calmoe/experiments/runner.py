@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.environment import describe
 from calmoe.experiments.plan import Node, to_do
@@ -29,6 +31,8 @@ from calmoe.models.inputs import dataset_inputs, inputs_as_dict
 from calmoe.predictions import Predictions
 from calmoe.render.console import make_console, say, say_notes
 from calmoe.threads import threads
+from calmoe.training.following import follow
+from calmoe.training.ranks import present
 from calmoe.training.trainer import Diverged, Trainer
 
 
@@ -72,11 +76,12 @@ def run(
             opened = recorded_run(folder, spec, sweep)
             return _finish(opened, spec, sweep, {}, again=True)
     check_size(spec, sweep)
-    where = pick_device(device)
+    where, ranks = pick_device(device), present()
+    ranks.check_batch(spec.training.batch)
     events = Events(inside(out, "tensorboard")) if tensorboard else None
     dataset = load_data(folder, spec, data, console)
     record = describe_run(spec, dataset, where.type, sweep)
-    with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
+    with folder.locked(), _threads(spec):
         opened = _join(folder, record, console)
         missing = to_do(opened.nodes, opened.done, opened.nodes_for(spec, sweep))
         failed: dict[str, str] = {}
@@ -84,7 +89,8 @@ def run(
             _warn_of_scratch(spec, console)
             say_notes(folder.add_session(describe(where)), console)
             watcher = Watcher(console, sum(node.epochs for node in missing), deadline, events)
-            trainer = Trainer(dataset, spec.model, spec.training, where)
+            ranks.order("begin")
+            trainer = Trainer(dataset, spec.model, spec.training, where, ranks=ranks)
             try:
                 with watcher:
                     failed = train(missing, trainer, opened, watcher, spec.keep_weights)
@@ -92,6 +98,17 @@ def run(
                 say(f"time is up; run the same command to continue in {out}", console)
                 return Outcome(run=opened, time_up=True)
         return _finish(opened, spec, sweep, failed)
+
+
+def follow_run(spec: RunSpec, data: Path | None, device: str) -> None:
+    """What every rank but the first does in a run: its share of the training, nothing else."""
+    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
+    with _threads(spec):
+        follow(Trainer(dataset, spec.model, spec.training, pick_device(device), ranks=present()))
+
+
+def _threads(spec: RunSpec) -> AbstractContextManager[None]:
+    return threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads())
 
 
 def _join(folder: RunFolder, record: Record, console: Console) -> Run:

@@ -19,7 +19,13 @@ from calmoe.errors import InputError, check_known, shown
 from calmoe.methods import METHODS, PACKAGED
 from calmoe.mixture import MixtureHead
 from calmoe.registry import Registry
-from calmoe.training.settings import ModelSettings, TrainingSettings, declared_settings
+from calmoe.training.settings import (
+    BATCH_NORMS,
+    SHARDINGS,
+    ModelSettings,
+    TrainingSettings,
+    declared_settings,
+)
 
 T = TypeVar("T")
 DEFAULT_SEEDS = (42, 43, 44)
@@ -33,6 +39,8 @@ CHOICES: dict[str, Iterable[str]] = {
     "filter_variant": ("published", "jpeg"),
     "pooling": ("", *POOLINGS),
     "precision": ("auto", "float32", "bfloat16"),
+    "batch_norm": BATCH_NORMS,
+    "sharding": SHARDINGS,
 }
 RANGES = {
     "seeds": (0, 2**32 - 1),
