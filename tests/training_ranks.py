@@ -4,7 +4,9 @@ import os
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -13,8 +15,9 @@ from torch import nn
 from calmoe.backbones import Backbone
 from calmoe.commands import app
 from calmoe.data import ShiftDataset, Split
+from calmoe.methods import METHODS
 from calmoe.mixture import MixtureClassifier, MixtureHead
-from calmoe.training import ModelSettings, Stage, Trainer, TrainingSettings
+from calmoe.training import Diverged, ModelSettings, Stage, Trainer, TrainingSettings, latest_state
 from calmoe.training.following import follow
 from calmoe.training.ranks import ALONE, WORDS, Ranks
 from forked import server
@@ -114,9 +117,29 @@ def train_on_ranks(rank, size, folder, epochs):
     results = {}
     for group in epochs:
         results |= trained_group(group, epochs[group], ranks)
+    results |= stop_and_diverge(ranks, folder)
     if ranks.leads:
         torch.save(results, f"{folder}/{size}.pt")
     dist.destroy_process_group()
+
+
+def stop_and_diverge(ranks, folder):
+    """Each rank's own batch norm: stopped after an epoch and continued; then a loss that is not finite."""
+    trainer = TinyTrainer(torch.float64, ranks, batch_norm="per_rank")
+    if not ranks.leads:
+        follow(trainer)
+        return {}
+    stage = Stage.of(METHODS["robust"], 0, 2)
+    start = trainer.initial_state("mixture", 1)
+    whole = trainer.train(stage, 1, start)
+    with pytest.raises(ZeroDivisionError):
+        trainer.train(stage, 1, start, Path(folder), lambda epoch, _: 1 / epoch)
+    resumed = trainer.train(stage, 1, latest_state(Path(folder)))
+    bad = {"model.head.experts.bias": torch.full((MODEL.experts * 3,), torch.inf, dtype=torch.float64)}
+    with pytest.raises(Diverged, match="epoch 1"):
+        trainer.train(stage, 1, replace(start, tensors=start.tensors | bad))
+    ranks.order("end")
+    return {"whole": whole.tensors, "resumed": resumed.tensors}
 
 
 def on_processes(size, function, arguments):

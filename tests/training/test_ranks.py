@@ -33,6 +33,8 @@ def test_ranks_have_the_weights_of_one_process(tmp_path, size, epochs):
             torch.testing.assert_close(together[name], value, rtol=bound, atol=bound)
         first, *others = GROUPS[group][2]
         assert all(differ(alone, group, case, first) for case in others)
+    whole, resumed = together["whole"], together["resumed"]
+    assert all(torch.equal(resumed[name], value) for name, value in whole.items())
 
 
 def differ(results, group, case, other):

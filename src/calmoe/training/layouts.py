@@ -62,3 +62,12 @@ class Copies:
 
     def spread(self, place: Tensor, value: Tensor | None) -> None:
         self.ranks.spread(place, value)
+
+
+def make_layout(sharding: str, ranks: Ranks, device: torch.device) -> Layout:
+    """As the setting `sharding` says; a process that is alone has the model whole."""
+    if sharding == "full" and ranks.several:
+        from calmoe.training.shards import Shards  # a second to import
+
+        return Shards(ranks, device)
+    return Copies(ranks)

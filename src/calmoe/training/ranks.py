@@ -103,6 +103,17 @@ class Ranks:
 
     # --- tensors
 
+    def own(self, rows: Tensor) -> Tensor:
+        """This rank's share of them."""
+        share = self.share(len(rows))
+        return rows[share.start : share.stop]
+
+    def gathered(self, own: Tensor, at: Tensor, rows: int) -> Tensor:
+        """All rows on every rank, out of those that each has at positions `at`: others add nothing there."""
+        if not self.several:
+            return own
+        return self.add(own.new_zeros(rows, *own.shape[1:]).index_copy_(0, at, own))
+
     def add(self, values: Tensor) -> Tensor:
         """The sum over all ranks, in place."""
         if self.several:

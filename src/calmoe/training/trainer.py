@@ -16,7 +16,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from calmoe.averaging import estimate_statistics
 from calmoe.backbones import (
@@ -40,7 +39,7 @@ from calmoe.training.batches import Batches
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.training.diagnostics import tilt_diagnostics
 from calmoe.training.group_check import knows_its_group
-from calmoe.training.layouts import Copies, Layout
+from calmoe.training.layouts import make_layout
 from calmoe.training.ranks import ALONE, Ranks
 from calmoe.training.resident import AVERAGE, MOMENTS, Resident, without_moments
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
@@ -96,7 +95,7 @@ class Trainer:
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
         ranks.meet()
-        self.layout = _layout(training.sharding, ranks, device)
+        self.layout = make_layout(training.sharding, ranks, device)
 
     def initial_state(self, head: str, seed: int) -> TrainingState:
         """The seed's weights before any training, and an optimiser that has seen nothing.
@@ -192,18 +191,13 @@ class Trainer:
         with torch.random.fork_rng(devices=[self.device] if self.on_gpu else []):
             self._seed(f"{seed}/statistics")
             self.batches.draw(self.generator)
-            shares = map(self._share, positions.split(self.settings.batch))
+            shares = map(self.ranks.own, positions.split(self.settings.batch))
             taken = (self.batches.take(at)[0] for at in shares)
             rows = (self.batches.normalise(inputs) for inputs in taken)
             estimate_statistics(resident.model.backbone, rows, resident.features)
         final = resident.state(state.epoch, state.history)
         self.ranks.finish_order()
         return final
-
-    def _share(self, at: Tensor) -> Tensor:
-        """This rank's of these positions."""
-        share = self.ranks.share(len(at))
-        return at[share.start : share.stop]
 
     @torch.no_grad()
     def predict(self, state: TrainingState, head: str, views: int = 1) -> dict[str, Predictions]:
@@ -244,19 +238,14 @@ class Trainer:
         return Predictions(output=output, labels=split.labels.cpu(), groups=split.groups, metadata=metadata)
 
     def _outputs(self, resident: Resident, batches: Batches) -> MixtureOutput:
-        shares = [*map(self._share, torch.arange(len(batches), device=self.device).split(500))]
+        shares = [*map(self.ranks.own, torch.arange(len(batches), device=self.device).split(500))]
         parts = []
         for at in shares:
             inputs, _ = batches.take(at)
             parts.append(resident.model(batches.normalise(inputs)))
-        whole = (self._gathered(part, torch.cat(shares), len(batches)) for part in MixtureOutput.cat(parts))
+        at = torch.cat(shares)
+        whole = (self.ranks.gathered(part, at, len(batches)) for part in MixtureOutput.cat(parts))
         return MixtureOutput(*(part.float().cpu() for part in whole))
-
-    def _gathered(self, part: Tensor, at: Tensor, rows: int) -> Tensor:
-        """All ranks' rows out of those that each has at positions `at`: the others add nothing there."""
-        if not self.ranks.several:
-            return part
-        return self.ranks.add(part.new_zeros(rows, *part.shape[1:]).index_copy_(0, at, part))
 
     # --- one epoch
 
@@ -368,15 +357,6 @@ class Trainer:
                 over_ranks(model, self.ranks.group, self.settings.batch_norm == "synchronised")
             self.residents[key] = Resident(model, settings, self.device, half, first, self.layout)
         return self.residents[key]
-
-
-def _layout(sharding: str, ranks: Ranks, device: torch.device) -> Layout:
-    """As the setting `sharding` says; a process that is alone has the model whole."""
-    if sharding == "full" and ranks.several:
-        from calmoe.training.shards import Shards  # a second to import
-
-        return Shards(ranks, device)
-    return Copies(ranks)
 
 
 def _save(state: TrainingState, folder: Path | None) -> None:
