@@ -64,7 +64,8 @@ def comparable(record: Record) -> dict[str, Any]:
     training = replace(record.spec.training, sharding="none")  # where weights lie changes none of them
     spec = replace(record.spec, methods=(), seeds=(), keep_weights=True, model=model, training=training)
     rest = {name: value for name, value in record.as_json().items() if name not in APART}
-    return dotted({**spec.as_table(), **rest, "sweep": record.setting, "weights": record.weights})
+    table = dotted({**spec.as_table(), **rest, "sweep": record.setting, "weights": record.weights})
+    return table | {"training.batch_norm": training.batch_norm}
 
 
 def causes(differing: Sequence[str]) -> list[str]:

@@ -86,10 +86,17 @@ class RunSpec:
         return "-".join(filter(None, [self.dataset, self.target]))
 
     def as_table(self) -> dict[str, Any]:
-        """Nested plain values, as JSON has them and `from_table` takes them."""
+        """Nested plain values, as JSON has them and `from_table` takes them.
+
+        What is for several ranks alone is left out where it is the default.
+        """
         table = json.loads(json.dumps(asdict(self)))
-        if not table["training"]["own"]:
-            del table["training"]["own"]
+        training = table["training"]
+        if not training["own"]:
+            del training["own"]
+        for name in ("batch_norm", "sharding"):
+            if training[name] == getattr(TrainingSettings, name):
+                del training[name]
         return table
 
 

@@ -181,8 +181,8 @@ def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSett
         rho=settings.rho,
         average=max(0.0, min(settings.average, 1 - 10 / steps)),
         views=settings.views or len(dataset.views),
-        batch_norm=settings.batch_norm,
-        sharding=settings.sharding,
+        batch_norm=settings.batch_norm or TrainingSettings.batch_norm,
+        sharding=settings.sharding or TrainingSettings.sharding,
     )
 
 

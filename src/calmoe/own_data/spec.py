@@ -33,8 +33,8 @@ class NetworkSettings:
     average: float = 0.0
     views: int | None = None
     patience: int = 10  # epochs without a lower validation log loss
-    batch_norm: str = "synchronised"
-    sharding: str = "none"
+    batch_norm: str = ""  # on several ranks; empty: "synchronised"
+    sharding: str = ""  # on several ranks; empty: "none"
 
 
 @dataclass(frozen=True, kw_only=True)
