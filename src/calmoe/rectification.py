@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from calmoe.arrays import as_count, as_number, check_bins, check_word, widen
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.objectives import check_batch
-from calmoe.reducers import EMPTY
+from calmoe.reducers import Group, count_of, total
 
 __all__ = ["frequency_filter", "rectified_backward", "rectify", "soft_ece"]
 
@@ -51,6 +52,7 @@ def frequency_filter(
     qualities: Sequence[int] = (15, 18, 25),
     variant: str = "published",
     generator: torch.Generator | None = None,
+    share: tuple[int, int] | None = None,
 ) -> Tensor:
     """Take the high frequencies out of a random `fraction` of the batch (at least one image).
 
@@ -61,6 +63,8 @@ def frequency_filter(
         variant: "published" is the calibrated-MoE authors' quantiser, JPEG tables × (101 − quality)/50;
             "jpeg" is JPEG's own at that quality (4:4:4), about twice as coarse, as the FGR authors used it.
         generator: The source of the draws.
+        share: (first, rows), where the images are a rank's: those from `first` on of a batch of `rows`.
+            Ranks whose generators are alike then filter together what one process would.
 
     Returns:
         The images, as many and as large. [N, 1 or 3, H, W]
@@ -75,32 +79,49 @@ def frequency_filter(
     if not images.is_floating_point():
         raise InputError(f"images must be floats in [0, 1], not {images.dtype}: divide by 255 first")
     check_word("variant", variant, ("published", "jpeg"))
-    fraction = as_number("fraction", fraction, 0, 1)
     tables = _quantisers(_checked_qualities(qualities), variant, images.device)
-    chosen_count = min(len(images), max(1, int(fraction * len(images)))) if fraction > 0 else 0
-    if chosen_count == 0:
+    fraction, (first, rows) = as_number("fraction", fraction, 0, 1), share or (0, len(images))
+    chosen, drawn = _chosen(rows, fraction, len(tables), images.device, generator)
+    if share is not None:
+        own = (chosen >= first) & (chosen < first + len(images))
+        chosen, drawn = chosen[own] - first, drawn[own]
+    if not len(chosen):
         return images
-    device = images.device
-    chosen = torch.rand(len(images), device=device, generator=generator).argsort()[:chosen_count]
-    drawn = torch.randint(len(tables), (chosen_count,), device=device, generator=generator)
-    with torch.autocast(device.type, enabled=False):
+    with torch.autocast(images.device.type, enabled=False):
         shift = 128.0 if variant == "jpeg" else 0.0
         filtered = _quantise_blocks(images[chosen].float(), tables[drawn], shift)
     return images.clone().index_copy_(0, chosen, filtered.to(images.dtype))  # in the layout of `images`
 
 
+def _chosen(
+    rows: int, fraction: float, qualities: int, device: torch.device, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Which rows of a batch lose their high frequencies, and the quality that each draws."""
+    count = min(rows, max(1, int(fraction * rows))) if fraction > 0 else 0
+    if not count:
+        return (torch.empty(0, dtype=torch.int64, device=device),) * 2
+    chosen = torch.rand(rows, device=device, generator=generator).argsort()[:count]
+    return chosen, torch.randint(qualities, (count,), device=device, generator=generator)
+
+
 def soft_ece(
-    output: MixtureOutput, labels: Tensor, bins: int = SOFT_BINS, temperature: float = 0.01
+    output: MixtureOutput,
+    labels: Tensor,
+    bins: int = SOFT_BINS,
+    temperature: float = 0.01,
+    group: Group = None,
 ) -> Tensor:
     """Differentiable ECE: √(Σ_b share_b (accuracy_b − confidence_b)² + 1e-10) over soft bins.
 
-    An example belongs to bin b with weight softmax_b(−(confidence − centre_b)² / temperature).
+    An example belongs to bin b with weight softmax_b(−(confidence − centre_b)² / temperature). Given a
+    process group it is that of all ranks' rows, as in `calmoe.reducers`.
 
     Args:
         output: What the mixture says about N examples.
         labels: The true classes. [N]
         bins: The number of soft bins.
         temperature: How soft they are; small is hard.
+        group: A process group whose ranks share the rows.
 
     Returns:
         A scalar with a gradient.
@@ -112,25 +133,27 @@ def soft_ece(
         tensor(0.4000)
     """
     labels = check_batch(output, labels)
-    if not len(labels):
-        raise InputError(EMPTY)
+    rows = count_of(labels, group)
     bins, temperature = check_bins(bins), as_number("temperature", temperature, least=1e-9)
     confidence = output._replace(log_probs=widen(output.log_probs)).confidence
     correct = (output.predicted == labels).to(confidence.dtype)
     centres = (torch.arange(bins, device=confidence.device, dtype=confidence.dtype) + 0.5) / bins
     membership = torch.softmax(-(confidence.unsqueeze(1) - centres).square() / temperature, dim=1)
-    weight = membership.sum(dim=0)
-    gap = (membership * (correct - confidence).unsqueeze(1)).sum(dim=0) / weight.clamp(min=1e-8)
-    return torch.sqrt((weight / len(labels) * gap.square()).sum() + 1e-10)
+    weight = total(membership, group, dim=0)
+    gap = total(membership * (correct - confidence).unsqueeze(1), group, dim=0) / weight.clamp(min=1e-8)
+    return torch.sqrt((weight / rows * gap.square()).sum() + 1e-10)
 
 
-def rectify(main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: float = 1e-10) -> list[Tensor]:
+def rectify(
+    main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: float = 1e-10, group: Group = None
+) -> list[Tensor]:
     """g − min(0, ⟨g, c⟩) c / (‖c‖² + ε): the main gradient g, less what it takes from calibration c.
 
     Args:
         main: The gradient g, a list of tensors read as one long vector.
         calibration: The gradient c, tensors of the same shapes.
         epsilon: Keeps the division finite where c is zero.
+        group: A process group of which each rank has a piece of both vectors.
 
     Returns:
         The rectified gradient, in the shapes of `main`.
@@ -144,7 +167,10 @@ def rectify(main: Sequence[Tensor], calibration: Sequence[Tensor], epsilon: floa
     # in the order of memory, so that channels-last tensors are not copied; a handful of kernels in all
     g, c = (widen(torch.cat([p.as_strided((p.numel(),), (1,)) for p in parts])) for parts in (main, alike))
     with torch.autocast(g.device.type, enabled=False):
-        rectified = torch.addcmul(g, -(g @ c).clamp(max=0) / (c @ c + epsilon), c)
+        products = g @ c, c @ c
+        if group is not None:
+            products = _summed(products, group)
+        rectified = torch.addcmul(g, -products[0].clamp(max=0) / (products[1] + epsilon), c)
     pieces = rectified.split([part.numel() for part in main])
     return [
         piece.as_strided(part.shape, part.stride(), piece.storage_offset()).to(part.dtype)
@@ -192,6 +218,13 @@ def rectified_backward(
     projected = rectify([g for p, g in zip(parameters, main, strict=True) if id(p) in rectified], calibration)
     for parameter, gradient in zip(chosen, projected, strict=True):
         parameter.grad = gradient
+
+
+def _summed(products: tuple[Tensor, Tensor], group: Group) -> tuple[Tensor, Tensor]:
+    """Both over all ranks."""
+    both = torch.stack(products)
+    dist.all_reduce(both, group=group)
+    return both[0], both[1]
 
 
 def _dense(tensor: Tensor) -> Tensor:

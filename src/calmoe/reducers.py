@@ -39,7 +39,7 @@ def mean(losses: Tensor, group: Group = None) -> Tensor:
         tensor(2.)
     """
     losses = _checked(losses)
-    return _total(losses, group) / _count(losses, group)
+    return total(losses, group) / count_of(losses, group)
 
 
 def tilted_mean(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: Group = None) -> Tensor:
@@ -68,7 +68,7 @@ def tilted_mean(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: G
         return mean(losses, group)
     tilts, top = _tilts(losses, eta, where, group)
     # below the largest loss, so that large losses do not swallow their differences
-    normaliser, below = _total(torch.stack([tilts, tilts * (losses - top)]), group)
+    normaliser, below = total(torch.stack([tilts, tilts * (losses - top)]), group)
     _refuse_none(losses, normaliser)
     return top + below / normaliser
 
@@ -95,7 +95,7 @@ def entropic_risk(losses: Tensor, eta: Tilt, group: Group = None) -> Tensor:
     eta = _within(eta, 1e-30, torch.float64)  # so small that it is the mean
     top = _greatest(wide, group)
     # expm1 and log1p keep full precision as η -> 0, and nothing overflows below the largest loss
-    excess = _total(torch.expm1(eta * (wide - top)), group) / _count(losses, group)
+    excess = total(torch.expm1(eta * (wide - top)), group) / count_of(losses, group)
     return (top + torch.log1p(excess) / eta).to(losses.dtype)
 
 
@@ -117,14 +117,14 @@ def cvar(losses: Tensor, gamma: float, group: Group = None) -> Tensor:
         >>> cvar(torch.tensor([1.0, 2.0, 3.0, 4.0]), gamma=2.0)
         tensor(3.5000)
     """
-    losses, n = _checked(losses), _count(losses, group)
+    losses, n = _checked(losses), count_of(losses, group)
     gamma = min(check_gamma(gamma), n)  # all weight on one loss: no larger bound allows more
     everywhere = losses.detach() if group is None else _gather(losses, group)
     boundary = everywhere.sort(descending=True).values[math.ceil(n / gamma) - 1]
     above = (everywhere > boundary).sum(dtype=losses.dtype)
     shared = (1 - above * gamma / n) / (everywhere == boundary).sum(dtype=losses.dtype)
     weights = torch.where(losses > boundary, gamma / n, torch.where(losses == boundary, shared, 0.0))
-    return _total(weights * losses, group)
+    return total(weights * losses, group)
 
 
 # --- the adversary ------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def tilt_weights(losses: Tensor, eta: Tilt, where: Tensor | None = None, group: 
     """
     losses = _checked(losses)
     tilts, _ = _tilts(losses if group is None else losses.detach(), check_tilt(eta), where, group)
-    normaliser = _total(tilts, group)
+    normaliser = total(tilts, group)
     _refuse_none(losses, normaliser)
     return tilts / normaliser
 
@@ -170,7 +170,7 @@ def solve_tilt(losses: Tensor, target: float) -> float:
         2.0
     """
     losses, target = _checked(losses).detach().double(), as_number("target", target)
-    _count(losses, None)
+    count_of(losses, None)
     low_end, high_end = float(losses.mean()), float(losses.max())
     if math.isclose(target, low_end, rel_tol=1e-6):  # a mean taken in float32 is the mean
         target = max(target, low_end)
@@ -208,7 +208,7 @@ def density_ratio_bound(weights: Tensor) -> Tensor:
         tensor(2.)
     """
     weights = _checked(weights, "weights")
-    return _count(weights, None) * torch.exp(-torch.special.entr(weights).sum())
+    return count_of(weights, None) * torch.exp(-torch.special.entr(weights).sum())
 
 
 def share_of_negative_weights(losses: Tensor, eta: Tilt) -> Tensor:
@@ -287,24 +287,25 @@ def _checked(losses: Tensor, name: str = "losses") -> Tensor:
     return widen(losses)
 
 
-def _total(values: Tensor, group: Group) -> Tensor:
-    """Sum over the last axis and over all ranks.
+def total(values: Tensor, group: Group = None, dim: int = -1) -> Tensor:
+    """Sum over an axis, the last if not given, and over all ranks.
 
     Every rank differentiates the same global value with respect to its own terms only, and DDP then divides
     by the number of ranks: hence the factor on the local gradient.
     """
-    local = values.sum(dim=-1)
+    local = values.sum(dim=dim)
     if group is None:
         return local
-    total = local.detach().clone()
-    dist.all_reduce(total, dist.ReduceOp.SUM, group=group)
-    return total + dist.get_world_size(group) * (local - local.detach())
+    everywhere = local.detach().clone()
+    dist.all_reduce(everywhere, dist.ReduceOp.SUM, group=group)
+    return everywhere + dist.get_world_size(group) * (local - local.detach())
 
 
-def _count(losses: Tensor, group: Group) -> int:
-    count = len(losses)
+def count_of(values: Tensor, group: Group = None) -> int:
+    """How many rows the ranks have together; a batch without any is refused."""
+    count = len(values)
     if group is not None:
-        count = int(_total(torch.ones_like(losses, dtype=torch.int64), group))
+        count = int(total(torch.ones(count, dtype=torch.int64, device=values.device), group))
     if count == 0:
         raise InputError(EMPTY)
     return count

@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from functools import reduce
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from calmoe.arrays import as_number
+from calmoe.reducers import Group
 
 __all__ = ["sharp_gradients"]
 
@@ -64,9 +66,15 @@ def _gradients_of(objective: Callable[[], Tensor], parameters: Sequence[nn.Param
 
 @contextmanager
 def perturbed(
-    parameters: Sequence[Tensor], gradients: Sequence[Tensor], rho: float, buffers: Sequence[Tensor] = ()
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    rho: float,
+    buffers: Sequence[Tensor] = (),
+    group: Group = None,
 ) -> Iterator[None]:
     """Inside, the parameters stand at w + ρ g / ‖g‖, the norm taken over all of them; after it, at w again.
+
+    Given a process group, each of its ranks has a piece of the parameters and of their gradients.
 
     The buffers are after it as they were before it. Nothing waits for the device: a CUDA graph can hold it.
     """
@@ -74,7 +82,7 @@ def perturbed(
     before = [torch.empty_like(tensor) for tensor in tensors]
     copy_all(before, tensors)
     weights = tensors[: len(parameters)]
-    moves = ascent([in_layout_of(w, g) for w, g in zip(weights, gradients, strict=True)], rho)
+    moves = ascent([in_layout_of(w, g) for w, g in zip(weights, gradients, strict=True)], rho, group)
     torch._foreach_add_(weights, moves)
     try:
         yield
@@ -83,14 +91,18 @@ def perturbed(
 
 
 @torch.no_grad()
-def ascent(gradients: Sequence[Tensor], rho: float) -> list[Tensor]:
-    """ρ g / ‖g‖ as one long vector; zeros where the gradient is zero.
+def ascent(gradients: Sequence[Tensor], rho: float, group: Group = None) -> list[Tensor]:
+    """ρ g / ‖g‖ as one long vector, of which each rank of a group has a piece; zeros where it is zero.
 
     >>> ascent([torch.tensor([3.0]), torch.tensor([4.0])], rho=0.5)
     [tensor([0.3000]), tensor([0.4000])]
     """
     widest = reduce(torch.promote_types, (gradient.dtype for gradient in gradients), torch.float32)
     norm = torch.stack(torch._foreach_norm(list(gradients), 2, dtype=widest)).norm()
+    if group is not None:
+        square = norm.square()
+        dist.all_reduce(square, group=group)
+        norm = square.sqrt()
     return list(torch._foreach_mul(list(gradients), torch.where(norm == 0, 0.0, rho / norm)))
 
 

@@ -65,6 +65,8 @@ def test_without_warm_up_there_is_no_trunk():
         ("epochs=60", [], ["single", "vanilla", "robust"]),
         ("warmup=10", ["single"], ["vanilla", "robust"]),
         ("experts=3", [], ["vanilla", "robust"]),
+        ("batch_norm=per_rank", [], ["single", "vanilla", "robust"]),
+        ("sharding=full", ["single", "vanilla", "robust"], []),
     ],
 )
 def test_a_key_changes_with_what_determines_the_node_and_with_nothing_else(setting, same, changed):

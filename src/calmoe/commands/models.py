@@ -7,7 +7,9 @@ import typer
 
 from calmoe.commands.options import FOLDER, Device
 from calmoe.commands.program import app, say
+from calmoe.commands.several import several_ranks
 from calmoe.errors import InputError
+from calmoe.launch import follows
 
 if TYPE_CHECKING:
     from calmoe.own_data.spec import TrainSpec
@@ -49,6 +51,7 @@ Compare = Annotated[bool, typer.Option("--compare", metavar="", help="Train the 
 
 
 @app.command("train")
+@several_ranks("run the same command again")
 def train_command(
     data: DataPath,
     label: Label = None,
@@ -79,9 +82,12 @@ def train_command(
         data, label, text, encoder, group, shift, domain, expect_shift, drop, model, settings, held_out,
         seed, out, compare,
     )  # fmt: skip
-    from calmoe.own_data.train import PAGE, train
+    from calmoe.own_data.train import PAGE, follow_training, train
     from calmoe.render.console import make_console
 
+    if follows():
+        follow_training(spec, device)
+        return
     console = make_console()
     trained = train(spec, device, console, say)
     for grid in trained.grids:

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 import calmoe
 from calmoe.errors import InputError
 from calmoe.escaping import visible
+from calmoe.launch import follows
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own copy of click, or uses click's
 GOES_ON = (
@@ -43,7 +44,7 @@ class Commands(TyperGroup):
             else:
                 command = error.ctx.command_path if error.ctx else "calmoe"
                 line = " ".join(error.format_message().split()).rstrip(".")
-                say(f"error: {line}: `{command} --help` shows what it takes", err=True)
+                say_once(f"error: {line}: `{command} --help` shows what it takes")
         except typer.Abort:
             code = 130
         sys.exit(code or 0)
@@ -57,7 +58,8 @@ class Commands(TyperGroup):
             where = f"{error.filename}: " if error.filename else ""
             _stop(f"error: {where}{error.strerror or error}", 2)
         except KeyboardInterrupt:
-            _stop(AFTER_STOPPING.get(ctx.invoked_subcommand, "stopped"), 130)
+            say_once(AFTER_STOPPING.get(ctx.invoked_subcommand, "stopped"))
+            raise typer.Exit(130) from None
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -66,6 +68,12 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=F
 def say(line: str, err: bool = False) -> None:
     """Print a line; names and values from files in it cannot steer the terminal."""
     typer.echo(visible(line), err=err)
+
+
+def say_once(line: str) -> None:
+    """Print a line to standard error; of several ranks, which all know it, the first does."""
+    if not follows():
+        say(line, err=True)
 
 
 def _stop(message: str, code: int) -> None:

@@ -26,8 +26,10 @@ from calmoe.commands.options import (
     TimeLimit,
 )
 from calmoe.commands.program import app
+from calmoe.commands.several import CONTINUES, several_ranks
 from calmoe.commands.training import Base, Changes, How, asked, train
 from calmoe.errors import InputError, shown
+from calmoe.launch import launch
 
 if TYPE_CHECKING:
     from calmoe.experiments.spec import RunSpec
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 
 @app.command("sweep")
+@several_ranks(CONTINUES)
 def sweep_command(
     words: Annotated[
         list[str],
@@ -200,6 +203,8 @@ def _tune(spec: "RunSpec", folder: Path, how: How, asks: Asks) -> None:
     from calmoe.render.console import make_console, say
     from calmoe.report.terminal import show_results
 
+    if launch() is not None:
+        raise InputError("--optuna trains in one process: leave out torchrun")
     if how.tensorboard:
         raise InputError("--tensorboard does not go with --optuna: sweep the points that it chose")
     console, trials, seed = make_console(), asks.optuna or 0, asks.seed or 0

@@ -28,7 +28,9 @@ from calmoe.commands.options import (
     TimeLimit,
 )
 from calmoe.commands.program import app
+from calmoe.commands.several import CONTINUES, several_ranks
 from calmoe.errors import InputError
+from calmoe.launch import follows
 
 if TYPE_CHECKING:
     from calmoe.experiments.engines.work import Engine
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 
 @app.command("run")
+@several_ranks(CONTINUES)
 def run_command(
     dataset: DatasetName,
     methods: Methods = None,
@@ -196,10 +199,13 @@ def _refuse_missing_plugin(folder: Path) -> None:
 def train(spec: "RunSpec", sweep: "Sweep | None", folder: Path, how: How) -> None:
     """Train, or draw the plan, and show the results."""
     from calmoe.experiments.dry_run import show_plan
-    from calmoe.experiments.runner import LOCAL, run
+    from calmoe.experiments.runner import LOCAL, follow_run, run
     from calmoe.render.console import make_console
     from calmoe.report.terminal import show_results
 
+    if follows():
+        follow_run(spec, how.data, how.device)
+        return
     console = make_console()
     if how.dry_run:
         show_plan(spec, folder, how.data, how.device, sweep=sweep, console=console)

@@ -31,7 +31,7 @@ def check_sessions(path: Path, environment: Mapping[str, Any]) -> list[dict[str,
             facts = table("sessions", session, ("device", "date", "command"))
             for word in items("command", facts["command"], least=1):
                 text("command", word)
-            for name in ("cores", "threads"):
+            for name in ("cores", "threads", "ranks"):
                 whole(name, facts.get(name) or 0)
             for name in ("device", "date", "calmoe", "commit", "python", "torch"):
                 text(name, facts.get(name) or "")

@@ -18,6 +18,8 @@ def describe(device: Any) -> dict[str, Any]:
     """This session, for `environment.json`; `device` is a torch.device."""
     import torch
 
+    from calmoe.training.ranks import present
+
     commit, dirty = _commit()
     return {
         "calmoe": calmoe.__version__,
@@ -28,6 +30,7 @@ def describe(device: Any) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        **({"ranks": present().size} if present().several else {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": ["calmoe", *sys.argv[1:]],
     }

@@ -185,6 +185,8 @@ def _template(spec: RunSpec, cards: Cards, data: dict[str, Any], method: Method,
     is_warmup = method in WARMUPS.values()
     if spec.training.forget_moments and stage.switches:  # keys made before these do not have them
         used += ("forget_moments",)
+    if spec.training.batch_norm != "synchronised":
+        used += ("batch_norm",)
     if not is_warmup:
         used += tuple(name for name, off in LATER.items() if spec.training.value(name) != off)
     facts = {

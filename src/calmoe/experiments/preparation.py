@@ -17,6 +17,7 @@ from calmoe.experiments.same_run import refuse_other
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import RunFolder
 from calmoe.experiments.sweep import Sweep
+from calmoe.launch import launch
 from calmoe.methods import card, source
 from calmoe.render.console import say_notes
 from calmoe.training.checks import check_backbone, check_objective
@@ -99,4 +100,12 @@ def pick_device(name: str) -> torch.device:
         raise InputError(f"unknown device {name!r}: give auto, cpu or cuda")
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("there is no CUDA device here: give --device cpu or auto")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    launched, there = launch(), torch.cuda.device_count()
+    if launched and launched.local >= there:
+        raise InputError(
+            f"rank {launched.rank} has no GPU of its own, there are {there} here: start as many ranks, "
+            "or give --device cpu"
+        )
+    return torch.device("cuda")  # of several, that of this rank

@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,19 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.engines.local import Local
 from calmoe.experiments.engines.work import Engine, Work
 from calmoe.experiments.plan import to_do
 from calmoe.experiments.plugins import changed
-from calmoe.experiments.preparation import check_size, describe_run, load_data, recorded_run
+from calmoe.experiments.preparation import (
+    check_size,
+    describe_run,
+    load_data,
+    pick_device,
+    recorded_run,
+)
 from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
 from calmoe.experiments.same_run import joined
@@ -26,6 +34,9 @@ from calmoe.experiments.watcher import TimeUp, Watcher
 from calmoe.files import inside
 from calmoe.render.console import make_console, say, say_notes
 from calmoe.threads import threads
+from calmoe.training.following import follow
+from calmoe.training.ranks import present
+from calmoe.training.trainer import Trainer
 
 LOCAL = Local()
 
@@ -71,11 +82,14 @@ def run(
             opened = recorded_run(folder, spec, sweep)
             return _finish(opened, spec, sweep, {}, again=True)
     check_size(spec, sweep)
-    where = engine.device(device)
+    where, ranks = engine.device(device), present()
+    if ranks.several and engine != LOCAL:
+        raise InputError("torchrun trains one model on all ranks: leave out --jobs and --engine")
+    ranks.check_batch(spec.training.batch)
     events = Events(inside(out, "tensorboard")) if tensorboard else None
     dataset = load_data(folder, spec, data, console)
     record = describe_run(spec, dataset, where.type, sweep)
-    with folder.locked(), threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads()):
+    with folder.locked(), _threads(spec):
         opened = _join(folder, record, console)
         missing = to_do(opened.nodes, opened.done, opened.nodes_for(spec, sweep))
         failed: dict[str, str] = {}
@@ -83,7 +97,11 @@ def run(
             _warn_of_scratch(spec, console)
             say_notes(folder.add_session(engine.session(where)), console)
             watcher = Watcher(console, sum(node.epochs for node in missing), deadline, events)
-            work = Work(spec=spec, dataset=dataset, data=data, device=where, threads=torch.get_num_threads())
+            threads_each = torch.get_num_threads()
+            work = Work(
+                spec=spec, dataset=dataset, data=data, device=where, threads=threads_each, ranks=ranks
+            )
+            ranks.order("begin")
             try:
                 with watcher:
                     failed = engine.train(missing, work, opened, watcher)
@@ -91,6 +109,17 @@ def run(
                 say(f"time is up; run the same command to continue in {out}", console)
                 return Outcome(run=opened, time_up=True)
         return _finish(opened, spec, sweep, failed)
+
+
+def follow_run(spec: RunSpec, data: Path | None, device: str) -> None:
+    """What every rank but the first does in a run: its share of the training, nothing else."""
+    dataset = load_dataset(spec.dataset, data, spec.protocol, spec.target, spec.model.weights)
+    with _threads(spec):
+        follow(Trainer(dataset, spec.model, spec.training, pick_device(device), ranks=present()))
+
+
+def _threads(spec: RunSpec) -> AbstractContextManager[None]:
+    return threads(1 if spec.model.backbone == "mlp" else torch.get_num_threads())
 
 
 def _join(folder: RunFolder, record: Record, console: Console) -> Run:

@@ -63,11 +63,12 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
 
 def comparable(record: Record) -> dict[str, Any]:
     """Dotted names and values of all that must agree; of pretrained weights, the content and not the path."""
-    spec = replace(
-        record.spec, methods=(), seeds=(), keep_weights=True, model=replace(record.spec.model, weights="")
-    )
+    model = replace(record.spec.model, weights="")
+    training = replace(record.spec.training, sharding="none")  # where weights lie changes none of them
+    spec = replace(record.spec, methods=(), seeds=(), keep_weights=True, model=model, training=training)
     rest = {name: value for name, value in record.as_json().items() if name not in APART}
-    return dotted({**spec.as_table(), **rest, "sweep": record.swept, "weights": record.weights})
+    table = dotted({**spec.as_table(), **rest, "sweep": record.swept, "weights": record.weights})
+    return table | {"training.batch_norm": training.batch_norm}
 
 
 def causes(differing: Sequence[str]) -> list[str]:

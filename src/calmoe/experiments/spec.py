@@ -19,7 +19,13 @@ from calmoe.errors import InputError, check_known, shown
 from calmoe.methods import METHODS, PACKAGED
 from calmoe.mixture import MixtureHead
 from calmoe.registry import Registry
-from calmoe.training.settings import ModelSettings, TrainingSettings, declared_settings
+from calmoe.training.settings import (
+    BATCH_NORMS,
+    SHARDINGS,
+    ModelSettings,
+    TrainingSettings,
+    declared_settings,
+)
 
 T = TypeVar("T")
 DEFAULT_SEEDS = (42, 43, 44)
@@ -33,6 +39,8 @@ CHOICES: dict[str, Iterable[str]] = {
     "filter_variant": ("published", "jpeg"),
     "pooling": ("", *POOLINGS),
     "precision": ("auto", "float32", "bfloat16"),
+    "batch_norm": BATCH_NORMS,
+    "sharding": SHARDINGS,
 }
 RANGES = {
     "seeds": (0, 2**32 - 1),
@@ -78,10 +86,17 @@ class RunSpec:
         return "-".join(filter(None, [self.dataset, self.target]))
 
     def as_table(self) -> dict[str, Any]:
-        """Nested plain values, as JSON has them and `from_table` takes them."""
+        """Nested plain values, as JSON has them and `from_table` takes them.
+
+        What is for several ranks alone is left out where it is the default.
+        """
         table = json.loads(json.dumps(asdict(self)))
-        if not table["training"]["own"]:
-            del table["training"]["own"]
+        training = table["training"]
+        if not training["own"]:
+            del training["own"]
+        for name in ("batch_norm", "sharding"):
+            if training[name] == getattr(TrainingSettings, name):
+                del training[name]
         return table
 
 

@@ -39,6 +39,8 @@ from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.render.console import say
 from calmoe.text_encoders import PADDING, encoder_folder
+from calmoe.training.following import follow
+from calmoe.training.ranks import present
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.trainer import Trainer, check_model, check_weights, make_backbone, make_head
 
@@ -72,7 +74,10 @@ def train_network(
     """The trained model, and what it and the baseline say of the parts that were held out."""
     prepared = prepare(data, spec)
     say(chosen(prepared), console, soft_wrap=True)
-    trainer = Trainer(prepared.dataset, prepared.model, prepared.training, device)
+    ranks = present()
+    ranks.check_batch(prepared.training.batch)
+    ranks.order("begin")
+    trainer = Trainer(prepared.dataset, prepared.model, prepared.training, device, ranks=ranks)
     weights, epoch = _train(trainer, spec, prepared.training, console)
     model = _finished(data, spec, prepared, weights)
     model.card.settings["epochs"] = epoch
@@ -82,6 +87,12 @@ def train_network(
     baselines = [base_rate(data), _linear(data, prepared.rows, spec.seed)]
     ours_is = "Sharp mixture of experts" if method_of(spec.network).head == "mixture" else "Sharp training"
     return model, [Row(ours_is, ours, ours=True), *baselines]
+
+
+def follow_network(data: Labelled, spec: TrainSpec, device: torch.device) -> None:
+    """What every rank but the first does: its share of the training, nothing else."""
+    prepared = prepare(data, spec)
+    follow(Trainer(prepared.dataset, prepared.model, prepared.training, device, ranks=present()))
 
 
 def chosen(prepared: Prepared) -> str:
@@ -170,6 +181,8 @@ def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSett
         rho=settings.rho,
         average=max(0.0, min(settings.average, 1 - 10 / steps)),
         views=settings.views or len(dataset.views),
+        batch_norm=settings.batch_norm or TrainingSettings.batch_norm,
+        sharding=settings.sharding or TrainingSettings.sharding,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from calmoe.errors import InputError, about, check_known, shown
 from calmoe.escaping import visible
 from calmoe.files import legible
+from calmoe.training.settings import BATCH_NORMS, SHARDINGS
 from calmoe.validation import boolean, items, number, one_of, text, whole
 
 MODELS = ("auto", "mixture", "network")
@@ -32,6 +33,8 @@ class NetworkSettings:
     average: float = 0.0
     views: int | None = None
     patience: int = 10  # epochs without a lower validation log loss
+    batch_norm: str = ""  # on several ranks; empty: "synchronised"
+    sharding: str = ""  # on several ranks; empty: "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,8 @@ SHOWN: dict[str, tuple[str | float, str]] = {
     "average": (0.99, "the decay of a running average of weights; 0: none"),
     "views": (1, "of an image, whose answers are pooled"),
     "patience": (NetworkSettings.patience, "epochs without a lower validation log loss, then it stops"),
+    "batch_norm": ("per_rank", "on several ranks; synchronised: as on one"),
+    "sharding": ("full", "on several ranks, where the network does not fit on one"),
 }
 """An example and a comment for each setting of a network, in the file that `calmoe init` writes."""
 
@@ -158,6 +163,10 @@ def _network(values: dict[str, Any], before: NetworkSettings) -> NetworkSettings
         match key:
             case "backbone" | "weights":
                 checked[key] = text(key, value)
+            case "batch_norm":
+                checked[key] = one_of(key, value, BATCH_NORMS)
+            case "sharding":
+                checked[key] = one_of(key, value, SHARDINGS)
             case "size":
                 checked[key] = whole(key, value, least=4, most=1024)
             case "views":

@@ -17,6 +17,7 @@ from calmoe.experiments.environment import describe as session
 from calmoe.experiments.preparation import pick_device
 from calmoe.files import legible, write_whole
 from calmoe.formats.columns import check_there, listed
+from calmoe.launch import launch
 from calmoe.models.card import Card, Scores
 from calmoe.models.folder import new_folder, write_model
 from calmoe.models.model import Model
@@ -100,6 +101,8 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
         for line in [*said, *(f"note: {note}" for note in notes)]:
             say(line)
         if data.source.kind == "tables":
+            if launch():
+                raise InputError("tables are trained by one process: leave out torchrun, or WORLD_SIZE")
             from calmoe.own_data.table_training import check_libraries, train_table
 
             check_libraries(spec)
@@ -128,6 +131,15 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
     return Trained(model, grids, [ECE_NOTE, *_expected(model.card), *few_notes(data)])
+
+
+def follow_training(spec: TrainSpec, device: str) -> None:
+    """What every rank but the first does: its share of a network's training."""
+    from calmoe.own_data.network_training import follow_network
+
+    data, _, _ = look(spec)
+    with threads(2):
+        follow_network(data, spec, pick_device(device))
 
 
 def _expected(card: Card) -> list[str]:

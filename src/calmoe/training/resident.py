@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from calmoe.mixture import MixtureClassifier
 from calmoe.sharpness import in_layout_of
 from calmoe.training.checkpoints import TrainingState
+from calmoe.training.layouts import Copies, Layout
+from calmoe.training.ranks import ALONE
 from calmoe.training.settings import TrainingSettings
 
 AVERAGE = "average."  # the prefix of averaged weights in a state
@@ -54,22 +56,22 @@ class Resident:
         device: torch.device,
         half: bool,
         first: "Resident | None" = None,
+        layout: Layout | None = None,
     ) -> None:
-        captured = device.type == "cuda"
-        self.model = model.to(device)
-        if captured:
-            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.layout: Layout = layout or Copies(ALONE)
+        self.model = model
+        self.layout.place(model, device)
         if first is not None:
             self.model.backbone = first.model.backbone
         self.features: Features = first.features if first else Features(self.model.backbone, device, half)
-        self.parameters = list(self.model.parameters())
+        self.parameters = self.layout.parameters(self.model)
         self.learning_rate = torch.tensor(settings.learning_rate, device=device)
         self.optimizer = torch.optim.AdamW(
             self.parameters,
             lr=self.learning_rate,
             weight_decay=settings.weight_decay,
             fused=True,
-            capturable=captured,
+            capturable=device.type == "cuda",
         )
         self.average: dict[str, Tensor] = {}  # of the parameters, by name, where one is kept
         for parameter in self.parameters:
@@ -78,6 +80,10 @@ class Resident:
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
+
+    def gradients(self, value: Tensor) -> list[Tensor]:
+        """Of `value`, a global batch's, for each of `parameters`."""
+        return self.layout.gradients(self.model, value)
 
     def apply(self, gradients: list[Tensor]) -> None:
         """One step of AdamW.
@@ -92,31 +98,46 @@ class Resident:
     def keep_average(self) -> None:
         """Keep an average of the weights from here on, at addresses of its own."""
         if not self.average:
-            self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+            names = [name for name, _ in self.model.named_parameters()]
+            self.average = {n: p.detach().clone() for n, p in zip(names, self.parameters, strict=True)}
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that training changes, by name, where it lives."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        for name, parameter in self.model.named_parameters():
-            tensors |= {f"{moment}.{name}": self.optimizer.state[parameter][moment] for moment in MOMENTS}
+        for (name, like), parameter in zip(self.model.named_parameters(), self.parameters, strict=True):
+            for moment in MOMENTS:
+                part = self.optimizer.state[parameter][moment]
+                tensors[f"{moment}.{name}"] = self.layout.named(part, like)
         return tensors
+
+    def averages(self) -> dict[str, Tensor]:
+        """The averaged weights by the names of a state, where they live."""
+        likes = dict(self.model.named_parameters())
+        return {f"{AVERAGE}{n}": self.layout.named(part, likes[n]) for n, part in self.average.items()}
 
     @torch.no_grad()
     def is_finite(self) -> bool:
-        """Whether all weights and statistics are; one wait for the device."""
-        sums = [value.sum() for value in self.model.state_dict().values() if value.is_floating_point()]
+        """Whether all weights and statistics of this rank are; one wait for the device."""
+        kept = self.model.state_dict().keys()  # other buffers, such as masks, may be infinite
+        buffers = (buffer for name, buffer in self.model.named_buffers() if name in kept)
+        values = [*self.parameters, *buffers]
+        sums = [value.sum() for value in values if value.is_floating_point()]
         return bool(torch.stack(sums).isfinite().all())
 
     @torch.no_grad()
     def load(self, state: TrainingState) -> None:
+        """Copy the leader's state into place, on all ranks; followers come with an empty one."""
         for name, tensor in self.tensors().items():
-            tensor.copy_(state.tensors[name])
-        for name, average in self.average.items():  # a state without one begins it
-            average.copy_(state.tensors.get(f"{AVERAGE}{name}", state.tensors[f"model.{name}"]))
+            self.layout.spread(tensor, state.tensors.get(name))
+        for name, average in self.averages().items():  # a state without one begins it
+            weight = state.tensors.get(f"model.{name.removeprefix(AVERAGE)}")
+            self.layout.spread(average, state.tensors.get(name, weight))
 
     def state(self, epoch: int, history: list[dict[str, float]], averaged: bool = False) -> TrainingState:
-        tensors = self.tensors()
-        if averaged:
-            tensors |= {f"{AVERAGE}{name}": average for name, average in self.average.items()}
-        copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+        """Copies on the CPU: all ranks gather them together, and the leader keeps them."""
+        copies = {}
+        for name, tensor in (self.tensors() | (self.averages() if averaged else {})).items():
+            gathered = self.layout.whole(tensor).detach()
+            if self.layout.ranks.leads:
+                copies[name] = gathered.to("cpu", copy=True).contiguous()
         return TrainingState(epoch=epoch, tensors=copies, history=list(history))

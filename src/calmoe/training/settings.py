@@ -7,6 +7,8 @@ from typing import Any
 from calmoe.errors import InputError
 from calmoe.methods import Method, Setting, own_settings
 
+BATCH_NORMS, SHARDINGS = ("synchronised", "per_rank"), ("none", "full")  # on several ranks
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
@@ -47,6 +49,8 @@ class TrainingSettings:
     views: int = 1  # copies of each image that predictions pool; 0: all that the dataset has
     rho: float = 0.1  # how far sharp gradients look: the length of the step up the gradient
     precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
+    batch_norm: str = "synchronised"  # over all ranks' rows of a batch, or "per_rank"
+    sharding: str = "none"  # "full": each rank keeps a part of every weight, where a model does not fit whole
     own: Mapping[str, float] = field(default_factory=dict)  # settings that one objective alone reads
 
     def value(self, name: str) -> Any:

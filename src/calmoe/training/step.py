@@ -16,11 +16,15 @@ from calmoe.objectives import Objective
 from calmoe.rectification import frequency_filter, rectify, soft_ece
 from calmoe.sharpness import perturbed
 from calmoe.training.batches import Batches
+from calmoe.training.ranks import ALONE, Ranks
 from calmoe.training.resident import Resident
 
 
 class Step:
-    """Batch, forward, objective, backward, AdamW for `size` examples from the cursor on."""
+    """Batch, forward, objective, backward, AdamW for `size` examples from the cursor on.
+
+    Of several ranks each takes its share of them; value and gradients are those of all `size`.
+    """
 
     def __init__(
         self,
@@ -31,11 +35,13 @@ class Step:
         losses: Tensor,
         size: int,
         generator: torch.Generator,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.resident, self.batches, self.objective = resident, batches, objective
         self.cursor, self.losses, self.size = cursor, losses, size
-        self.generator = generator
-        self.positions = torch.arange(size, device=cursor.device)
+        self.generator, self.group = generator, ranks.group
+        share = ranks.share(size)
+        self.first, self.positions = share.start, torch.tensor(share, dtype=torch.int64, device=cursor.device)
         self.filter: tuple[float, str] | None = None
         self.rho: float | None = None
         self.decay = 0.0
@@ -64,10 +70,11 @@ class Step:
         """The objective, and the loss of each example."""
         output = self.resident.model.head(features)
         losses = self.objective.loss(output, labels)
-        return self.objective.reduce(losses, output, labels), losses.detach()
+        over = () if self.group is None else (self.group,)  # a plug-in's objective may take no group
+        return self.objective.reduce(losses, output, labels, *over), losses.detach()
 
     def calibration(self, features: Tensor, labels: Tensor) -> Tensor:
-        return soft_ece(self.resident.model.head(features), labels)
+        return soft_ece(self.resident.model.head(features), labels, group=self.group)
 
     def __call__(self) -> None:
         at = self.cursor + self.positions
@@ -75,15 +82,16 @@ class Step:
         seen = inputs if self.filter is None else self._filtered(inputs, *self.filter)
         rows = self.batches.normalise(seen)
         value, losses = self.value(self.features(rows), labels)
-        gradients = list(torch.autograd.grad(value, self.resident.parameters))
+        gradients = self.resident.gradients(value)
+        pieces = self.resident.layout.pieces
         if self.rho is not None:
             buffers = list(self.resident.model.buffers())  # batch norm moves in the first pass only
-            with perturbed(self.resident.parameters, gradients, self.rho, buffers):
+            with perturbed(self.resident.parameters, gradients, self.rho, buffers, pieces):
                 value, _ = self.value(self.features(rows), labels)
-                gradients = list(torch.autograd.grad(value, self.resident.parameters))
+                gradients = self.resident.gradients(value)
         if self.filter is not None:
             calibration = self.calibration(self.features(self.batches.normalise(inputs)), labels)
-            gradients = rectify(gradients, torch.autograd.grad(calibration, self.resident.parameters))
+            gradients = rectify(gradients, self.resident.gradients(calibration), group=pieces)
         self.resident.apply(gradients)
         if self.decay:
             update_average([*self.resident.average.values()], self.resident.parameters, self.decay)
@@ -94,7 +102,8 @@ class Step:
         """Some images without their high frequencies; inputs that are no images pass as they are."""
         if not self.batches.images:
             return inputs
-        return frequency_filter(inputs, fraction, variant=variant, generator=self.generator)
+        share = None if self.group is None else (self.first, self.size)
+        return frequency_filter(inputs, fraction, variant=variant, generator=self.generator, share=share)
 
 
 def captured(step: Step, compiles: bool, pool: Any) -> Callable[[], None]:

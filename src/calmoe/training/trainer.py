@@ -3,6 +3,9 @@
 On a GPU the whole step (batch, augmentation, forward, objective, backward, AdamW) is captured in one CUDA
 graph; an epoch is a row of replays that waits for nobody. On a CPU the same step runs eagerly. Models,
 optimiser state and buffers keep their addresses, so that the graphs serve all seeds and methods.
+
+On several ranks (`calmoe.training.ranks`) each takes its share of every batch. Rank 0's trainer is used like
+one that is alone; the others' do what it does, each in `calmoe.training.following`. Steps run eagerly then.
 """
 
 import hashlib
@@ -10,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -32,9 +35,13 @@ from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
 from calmoe.objectives import Objective
 from calmoe.predictions import Predictions
 from calmoe.text_encoders import encoder_digest
+from calmoe.training.batch_norm import over_ranks
 from calmoe.training.batches import Batches
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.training.diagnostics import tilt_diagnostics
+from calmoe.training.group_check import knows_its_group
+from calmoe.training.layouts import make_layout
+from calmoe.training.ranks import ALONE, Ranks
 from calmoe.training.resident import AVERAGE, MOMENTS, Resident, without_moments
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.step import Step, captured
@@ -46,8 +53,16 @@ STATISTICS_ROWS = 20_000  # of training, for batch norm's statistics of averaged
 MOST_PARAMETERS = 2_000_000_000
 
 
-class Diverged(InputError):
+class RaisedTogether(InputError):
+    """What all ranks notice at once: the leader says it, and the others listen again."""
+
+
+class Diverged(RaisedTogether):
     """The loss became NaN or infinite. The message says where, and which checkpoint is the last good one."""
+
+
+class Stopped(Exception):
+    """The leader ended the training before its last epoch; this is a follower."""
 
 
 class Trainer:
@@ -64,9 +79,12 @@ class Trainer:
         training: TrainingSettings,
         device: torch.device,
         checkpoint_seconds: float = 30.0,
+        *,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.dataset, self.model_settings, self.settings = dataset, model, training
-        self.device, self.captures = device, device.type == "cuda"
+        self.device, self.on_gpu, self.ranks = device, device.type == "cuda", ranks
+        self.captures = self.on_gpu and not ranks.several
         self.checkpoint_seconds = checkpoint_seconds
         self.generator = torch.Generator(device)
         self.batches = Batches(dataset.train, dataset, device)
@@ -78,6 +96,8 @@ class Trainer:
         self.steps: dict[tuple[object, ...], Callable[[], None]] = {}
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
+        ranks.meet()
+        self.layout = make_layout(training.sharding, ranks, device)
 
     def for_settings(self, model: ModelSettings, training: TrainingSettings) -> "Trainer":
         """This trainer with other settings, as a sweep has them: data, buffers and models built are shared.
@@ -126,8 +146,12 @@ class Trainer:
 
         `settings` are the stage's own, the trainer's if not given.
         """
-        with torch.random.fork_rng(devices=[self.device] if self.captures else []):
-            return self._train(stage, seed, state, folder, watch, settings or self.settings)
+        settings = settings or self.settings
+        self._order("train", settings, stage=asdict(stage), seed=seed, epoch=state.epoch)
+        with torch.random.fork_rng(devices=[self.device] if self.on_gpu else []):
+            trained = self._train(stage, seed, state, folder, watch, settings)
+        self.ranks.finish_order()
+        return trained
 
     def _train(
         self,
@@ -155,33 +179,37 @@ class Trainer:
                 step()
             record = self._record(stage, epoch, saved, resident, settings)
             history.append(record)
-            if folder is not None and time.monotonic() - last_saved >= self.checkpoint_seconds:
-                save_state(resident.state(epoch + 1, history, averaged), folder)
+            due = folder is not None and time.monotonic() - last_saved >= self.checkpoint_seconds
+            if self.ranks.agree(due):
+                _save(resident.state(epoch + 1, history, averaged), folder)
                 saved, last_saved = epoch + 1, time.monotonic()
-            if watch is not None:
-                try:
-                    watch(epoch, {**record, "seconds": time.perf_counter() - begin})
-                except BaseException:
-                    if folder is not None and saved != epoch + 1:
-                        save_state(resident.state(epoch + 1, history, averaged), folder)
-                    raise
+            stop = _watched(watch, epoch, {**record, "seconds": time.perf_counter() - begin})
+            if self.ranks.agree(stop is not None):
+                if saved != epoch + 1:
+                    _save(resident.state(epoch + 1, history, averaged), folder)
+                self.ranks.finish_order()
+                raise stop or Stopped
         return resident.state(stage.end, history, averaged)
 
     def averaged(self, state: TrainingState, head: str, seed: int) -> TrainingState:
         """The state with averaged weights instead of the last ones, and batch norm's statistics for them."""
+        self._order("averaged", self.settings, epoch=state.epoch, head=head, seed=seed)
         tensors = dict(state.tensors)
         for name in [name for name in tensors if name.startswith(AVERAGE)]:
             tensors[f"model.{name.removeprefix(AVERAGE)}"] = tensors.pop(name)
         resident = self._resident(head)
         resident.load(replace(state, tensors=tensors))
         positions = torch.arange(min(len(self.batches), STATISTICS_ROWS), device=self.device)
-        with torch.random.fork_rng(devices=[self.device] if self.captures else []):
+        with torch.random.fork_rng(devices=[self.device] if self.on_gpu else []):
             self._seed(f"{seed}/statistics")
             self.batches.draw(self.generator)
-            taken = (self.batches.take(at)[0] for at in positions.split(self.settings.batch))
+            shares = map(self.ranks.own, positions.split(self.settings.batch))
+            taken = (self.batches.take(at)[0] for at in shares)
             rows = (self.batches.normalise(inputs) for inputs in taken)
             estimate_statistics(resident.model.backbone, rows, resident.features)
-        return resident.state(state.epoch, state.history)
+        final = resident.state(state.epoch, state.history)
+        self.ranks.finish_order()
+        return final
 
     @torch.no_grad()
     def predict(self, state: TrainingState, head: str, views: int = 1) -> dict[str, Predictions]:
@@ -189,6 +217,7 @@ class Trainer:
 
         With several views also "views_validation" and "views_test", pooled over them.
         """
+        self._order("predict", self.settings, epoch=state.epoch, head=head, views=views)
         resident = self._resident(head)
         resident.load(state)
         resident.model.eval()
@@ -202,6 +231,7 @@ class Trainer:
         if len(pooled) > 1:
             predictions["views_validation"] = self._predict(resident, data.validation, pooled)
             predictions["views_test"] = self._predict(resident, data.test, pooled)
+        self.ranks.finish_order()
         return predictions
 
     def _predict(self, resident: Resident, split: Split, views: Sequence[View] = ()) -> Predictions:
@@ -220,11 +250,18 @@ class Trainer:
         return Predictions(output=output, labels=split.labels.cpu(), groups=split.groups, metadata=metadata)
 
     def _outputs(self, resident: Resident, batches: Batches) -> MixtureOutput:
+        shares = [*map(self.ranks.own, torch.arange(len(batches), device=self.device).split(500))]
         parts = []
-        for at in torch.arange(len(batches), device=self.device).split(500):
+        for at in shares:
             inputs, _ = batches.take(at)
             parts.append(resident.model(batches.normalise(inputs)))
-        return MixtureOutput(*(part.float().cpu() for part in MixtureOutput.cat(parts)))
+        at = torch.cat(shares)
+        whole = (self.ranks.gathered(part, at, len(batches)) for part in MixtureOutput.cat(parts))
+        return MixtureOutput(*(part.float().cpu() for part in whole))
+
+    def _order(self, what: str, settings: TrainingSettings, **facts: object) -> None:
+        """Tell the followers what this rank does now, and with which model and settings."""
+        self.ranks.order(what, model=asdict(self.model_settings), settings=asdict(settings), **facts)
 
     # --- one epoch
 
@@ -233,22 +270,27 @@ class Trainer:
         self._seed(f"{seed}/{epoch}")
         self.batches.draw(self.generator)
         self.cursor.zero_()
+        self.losses.zero_()
         horizon = math.pi * epoch / settings.epochs
         resident.learning_rate.fill_(settings.learning_rate * (1 + math.cos(horizon)) / 2)
 
     def _seed(self, name: str) -> None:
+        """The same draws of rows on all ranks; dropout's are each rank's own, for its own rows."""
         digest = hashlib.sha256(name.encode()).digest()
-        own, default = (int.from_bytes(part, "big") >> 1 for part in (digest[:8], digest[8:16]))
-        self.generator.manual_seed(own)
+        self.generator.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+        if not self.ranks.leads:
+            digest = hashlib.sha256(f"{name}/rank {self.ranks.rank}".encode()).digest()
+        default = int.from_bytes(digest[8:16], "big") >> 1
         torch.manual_seed(default)  # dropout draws from the default generators: `train` gives them back
 
     def _record(
         self, stage: Stage, epoch: int, saved: int, resident: Resident, settings: TrainingSettings
     ) -> dict[str, float]:
         """What the epoch's losses say; losses or weights that are not finite end the run here."""
-        losses = self.losses.cpu()
+        losses = self.ranks.add(self.losses).cpu()
         bad = (~losses.isfinite()).nonzero()
-        if len(bad) or not resident.is_finite():
+        if not self.ranks.everywhere(not len(bad) and resident.is_finite()):
+            self.ranks.finish_order()
             last = len(losses) - 1
             place = int(bad[0, 0]) if len(bad) else last
             what = f"the loss is {float(losses[place])}" if len(bad) else "weights are not finite"
@@ -279,7 +321,8 @@ class Trainer:
         key = (id(resident), stage.objective, stage.loss, rule, settings.average, *fixed.items(), size)
         if key not in self.steps:
             objective = self._objective(stage, values)
-            step = Step(resident, self.batches, objective, self.cursor, self.losses, size, self.generator)
+            where = (self.cursor, self.losses, size, self.generator, self.ranks)
+            step = Step(resident, self.batches, objective, *where)
             if stage.gradient == "rectified":
                 step.rectify_with(settings.filter_fraction, settings.filter_variant)
             if stage.gradient == "sharp":
@@ -299,7 +342,15 @@ class Trainer:
         return {name: self.eta if name == "eta" else settings.value(name) for name in names}
 
     def _objective(self, stage: Stage, values: dict[str, object]) -> Objective:
-        return OBJECTIVES[stage.objective].make(**values, loss=LOSSES[stage.loss])
+        objective = OBJECTIVES[stage.objective].make(**values, loss=LOSSES[stage.loss])
+        from_outside = self.ranks.several and OBJECTIVES.origin(stage.objective)
+        if from_outside and not knows_its_group(objective, self.ranks, self.device):
+            self.ranks.finish_order()
+            raise RaisedTogether(
+                f"the objective {stage.objective!r} is not that of all ranks' rows: let its reduce use "
+                "`group`, or train on one process (docs/extend.md)"
+            )
+        return objective
 
     def _build(self, head: str) -> MixtureClassifier:
         settings = self.model_settings
@@ -314,11 +365,29 @@ class Trainer:
         settings = settings or self.settings
         key = (head, settings.weight_decay, settings.precision)
         if key not in self.residents:
-            half = {"float32": False, "bfloat16": True, "auto": self.captures}[settings.precision]
+            half = {"float32": False, "bfloat16": True, "auto": self.on_gpu}[settings.precision]
             alike = (r for (_, _, precision), r in self.residents.items() if precision == settings.precision)
             first = next(alike, None)
-            self.residents[key] = Resident(self._build(head), settings, self.device, half, first)
+            model = self._build(head)
+            if self.ranks.several:
+                over_ranks(model, self.ranks.group, self.settings.batch_norm == "synchronised")
+            self.residents[key] = Resident(model, settings, self.device, half, first, self.layout)
         return self.residents[key]
+
+
+def _save(state: TrainingState, folder: Path | None) -> None:
+    if folder is not None:
+        save_state(state, folder)
+
+
+def _watched(watch: Watch | None, epoch: int, entry: dict[str, float]) -> BaseException | None:
+    """What whoever watches raised at the end of an epoch, to end the training there."""
+    try:
+        if watch is not None:
+            watch(epoch, entry)
+    except BaseException as stop:
+        return stop
+    return None
 
 
 def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> Backbone:

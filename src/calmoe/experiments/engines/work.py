@@ -19,6 +19,7 @@ from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.watcher import Watcher
 from calmoe.origins import SESSION
 from calmoe.plugins import load_plugin
+from calmoe.training.ranks import ALONE, Ranks
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.trainer import Trainer
 
@@ -33,12 +34,14 @@ class Work:
     device: torch.device
     threads: int
     checkpoint_seconds: float | None = None  # of training between two checkpoints; None: the trainer's own
+    ranks: Ranks = ALONE
 
     @cached_property
     def trainer(self) -> Trainer:
         """Made once: a study trains point after point with it."""
         often = {} if self.checkpoint_seconds is None else {"checkpoint_seconds": self.checkpoint_seconds}
-        return Trainer(self.dataset, self.spec.model, self.spec.training, self.device, **often)
+        settings = self.spec.model, self.spec.training
+        return Trainer(self.dataset, *settings, self.device, **often, ranks=self.ranks)
 
     def as_text(self) -> str:
         """JSON from which another process makes the same work with `from_text`."""
