@@ -59,7 +59,7 @@ def readme_figure(
     """
     dataset = with_tilted_rows(load_dataset("digits", None, "corrected"), angle)
     models = [trained(dataset, method, seed) for seed in parse_seeds(seeds) for method in SHOWN]
-    write_whole(to, rendered(draw(*models[:2], dataset, angle), "png"))
+    write_whole(to, rendered(draw(models[0], models[1], dataset, angle), "png"))
     print(f"{to}\n\n{table(models).markdown()}")
 
 

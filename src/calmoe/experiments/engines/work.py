@@ -40,8 +40,8 @@ class Work:
     def trainer(self) -> Trainer:
         """Made once: a study trains point after point with it."""
         often = {} if self.checkpoint_seconds is None else {"checkpoint_seconds": self.checkpoint_seconds}
-        settings = self.spec.model, self.spec.training
-        return Trainer(self.dataset, *settings, self.device, **often, ranks=self.ranks)
+        model, training = self.spec.model, self.spec.training
+        return Trainer(self.dataset, model, training, self.device, **often, ranks=self.ranks)
 
     def as_text(self) -> str:
         """JSON from which another process makes the same work with `from_text`."""
