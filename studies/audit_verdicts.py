@@ -54,7 +54,7 @@ def fields_of(task: Task) -> Fields:
 
 
 def decisions(verdict: Verdict) -> Fields:
-    """Each answer of the verdict as a word."""
+    """Each answer of the verdict as a word; where nobody knows whether something is hidden, nor whence."""
     fields: dict[str, Any] = {
         "truth": verdict.truth,
         "side": verdict.side,
@@ -63,11 +63,11 @@ def decisions(verdict: Verdict) -> Fields:
         "groups off": ", ".join(sorted(group.name for group in verdict.groups_off)),
         "groups worse": ", ".join(sorted(group.name for group in verdict.groups_worse)),
         "hidden": verdict.hidden,
-        "origin": verdict.origin,
+        "origin": UNDECIDED if verdict.hidden == UNDECIDED else verdict.origin,
         "fragility": verdict.fragility,
         "repair": "yes" if verdict.mended else "no",
         "action": verdict.action.kind,
-        "file": "out of order" if verdict.out_of_order else "in order",
+        "order": "out of order" if verdict.out_of_order else "in order",
     }
     return {name: "none" if value in (None, "") else str(value) for name, value in fields.items()}
 

@@ -1,5 +1,7 @@
 """The study of seeds: which fields of the verdict another seed of the audit changes."""
 
+import json
+
 import pytest
 import typer
 
@@ -22,7 +24,11 @@ def test_the_fields_of_each_file_are_shown(files, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "| clear |" in shown
     assert "fragility" in shown
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 2
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(row["file"], row["seed"]) for row in rows] == [
+        ("clear.safetensors", 0),
+        ("clear.safetensors", 1),
+    ]
 
 
 def test_a_field_differs_where_two_decided_seeds_contradict(files, monkeypatch, capsys):
