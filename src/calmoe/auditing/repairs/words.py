@@ -39,7 +39,7 @@ def reason(
     if chosen == NOTHING:
         return "On rows that it was not fitted on, no repair does better than none."
     change = in_brackets(choosing.nll.against_nothing)
-    if chosen in worse:
+    if {chosen, "chosen"} & {*worse}:
         return (
             f"The best, {TITLES[chosen]}, changes the NLL by {change} on rows new to it, but raises the ECE."
         )
