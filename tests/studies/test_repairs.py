@@ -52,7 +52,7 @@ def test_the_table_of_rules_is_what_the_study_prints():
     _, _, printed = (
         rules_table(study_rows.read(RESULTS / "audit/repair_rules.jsonl")).markdown().partition("\n\n")
     )
-    assert printed.strip() in (RESULTS.parent / "docs/audit-method.md").read_text()
+    assert printed.strip() in (RESULTS.parent / "studies/audit-method.md").read_text()
 
 
 def test_the_table_of_the_results_is_what_the_study_prints():

@@ -1,4 +1,4 @@
-"""Train a network on images or texts by the recommended recipe, with early stopping."""
+"""Train a network on images or texts by the recipe for them, with early stopping."""
 
 import math
 import warnings
@@ -34,7 +34,7 @@ from calmoe.own_data.baselines import (
 )
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import Row, scores
-from calmoe.own_data.spec import NetworkSettings, TrainSpec
+from calmoe.own_data.spec import SHARP, TEXT_AVERAGE, NetworkSettings, TrainSpec
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.render.console import say
@@ -63,9 +63,15 @@ class Prepared(NamedTuple):
     training: TrainingSettings
 
 
-def method_of(settings: NetworkSettings) -> Method:
-    """The recommended recipe; with several experts, a mixture trained by the same sharp steps."""
-    return METHODS["recommended" if (settings.experts or 1) == 1 else "sharp"]
+def radius(settings: NetworkSettings, texts: bool) -> float:
+    """How far sharp steps look. On texts, whose encoder is only to be adapted, they do harm."""
+    return (0.0 if texts else SHARP) if settings.rho is None else settings.rho
+
+
+def method_of(settings: NetworkSettings, texts: bool) -> Method:
+    """One expert or a mixture, by sharp steps or by plain ones."""
+    one, several = ("recommended", "sharp") if radius(settings, texts) else ("single", "vanilla")
+    return METHODS[one if (settings.experts or 1) == 1 else several]
 
 
 def train_network(
@@ -85,7 +91,7 @@ def train_network(
     model.card.scores["validation"] = scores(validation, data.rare)
     ours = {part: _answered(model, prepared.rows, data, at) for part, at in data.judged.items()}
     baselines = [base_rate(data), _linear(data, prepared.rows, spec.seed)]
-    ours_is = "Sharp mixture of experts" if method_of(spec.network).head == "mixture" else "Sharp training"
+    ours_is = _title(method_of(spec.network, data.source.kind == "texts"))
     return model, [Row(ours_is, ours, ours=True), *baselines]
 
 
@@ -93,6 +99,12 @@ def follow_network(data: Labelled, spec: TrainSpec, device: torch.device) -> Non
     """What every rank but the first does: its share of the training, nothing else."""
     prepared = prepare(data, spec)
     follow(Trainer(prepared.dataset, prepared.model, prepared.training, device, ranks=present()))
+
+
+def _title(method: Method) -> str:
+    if method.gradient == "sharp":
+        return "Sharp mixture of experts" if method.head == "mixture" else "Sharp training"
+    return "Mixture of experts" if method.head == "mixture" else "Network"
 
 
 def chosen(prepared: Prepared) -> str:
@@ -117,7 +129,7 @@ def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
             backbone="encoder", weights=spec.encoder, pooling="mean", experts=settings.experts or 1
         )
         check_weights(model, ())
-        check_model(model, (128,), (method_of(settings).head,), len(data.classes))
+        check_model(model, (128,), (method_of(settings, texts=True).head,), len(data.classes))
         rows = token_ids(source.texts, spec.encoder)
         trained_on = rows[:, : _longest(rows)]
         mean: tuple[float, ...] = ()
@@ -125,7 +137,8 @@ def prepare(data: Labelled, spec: TrainSpec) -> Prepared:
     else:
         model, size = _image_model(settings)
         rows = trained_on = _decoded([*source.files], size)
-        check_model(model, tuple(rows.shape[1:]), (method_of(settings).head,), len(data.classes))
+        head = method_of(settings, texts=False).head
+        check_model(model, tuple(rows.shape[1:]), (head,), len(data.classes))
         if settings.weights:
             check_weights(model, tuple(rows.shape[1:]))
         mean, std = (MEAN, STD) if settings.weights else _statistics(rows[torch.from_numpy(data.parts.train)])
@@ -166,20 +179,21 @@ def _longest(rows: Tensor) -> int:
 
 
 def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSettings) -> TrainingSettings:
-    """Sharp steps, all views pooled; an average, where asked for, over at most a tenth of the steps."""
+    """Images: sharp steps, all views. Texts: plain steps, an average over a tenth of them at most."""
     rows, rate = len(dataset.train), settings.learning_rate or _learning_rate(model, dataset)
     texts = TEXT_EPOCHS if rate < FROM_SCRATCH else SCRATCH_TEXT_EPOCHS
     epochs = settings.epochs or (texts if dataset.tokens else IMAGE_EPOCHS)
     batch = settings.batch or max(8, min(32 if dataset.tokens else 128, rows // 10))
     steps = epochs * math.ceil(rows / batch)
+    average = (TEXT_AVERAGE if dataset.tokens else 0.0) if settings.average is None else settings.average
     return TrainingSettings(
         epochs=epochs,
         warmup=0,
         batch=batch,
         learning_rate=rate,
         weight_decay=settings.weight_decay,
-        rho=settings.rho,
-        average=max(0.0, min(settings.average, 1 - 10 / steps)),
+        rho=radius(settings, dataset.tokens),
+        average=max(0.0, min(average, 1 - 10 / steps)),
         views=settings.views or len(dataset.views),
         batch_norm=settings.batch_norm or TrainingSettings.batch_norm,
         sharding=settings.sharding or TrainingSettings.sharding,
@@ -199,7 +213,7 @@ def _train(
     trainer: Trainer, spec: TrainSpec, settings: TrainingSettings, console: Console
 ) -> tuple[dict[str, Tensor], int]:
     """The weights with the lowest validation log loss, and their epoch."""
-    method = method_of(spec.network)
+    method = method_of(spec.network, trainer.dataset.tokens)
     every = max(1, settings.epochs // CHECKS)
     state = trainer.initial_state(method.head, spec.seed)
     best, best_epoch, kept = math.inf, 0, dict(state.tensors)
@@ -230,8 +244,9 @@ def _finished(
     input_shape = tuple(prepared.rows.shape[1:])
     with torch.device("cpu" if settings.backbone == "encoder" else "meta"):
         backbone = make_backbone(settings, input_shape)
-        head = make_head(settings, method_of(spec.network).head, backbone.out_features, dataset.num_classes)
-    network = with_weights(MixtureClassifier(backbone, head), weights)
+        head = method_of(spec.network, dataset.tokens).head
+        made_head = make_head(settings, head, backbone.out_features, dataset.num_classes)
+    network = with_weights(MixtureClassifier(backbone, made_head), weights)
     encoder = encoder_folder(spec.encoder) if dataset.tokens else None
     architecture = Architecture.of(settings, network, input_shape)
     inputs: Inputs = dataset_inputs(dataset, prepared.training.views)

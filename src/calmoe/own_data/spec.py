@@ -15,6 +15,8 @@ from calmoe.validation import boolean, items, number, one_of, text, whole
 MODELS = ("auto", "mixture", "network")
 MOST_TOML = 2**20
 NUM_EXPERTS = 4  # of a mixture, where the spec does not say it
+SHARP, TEXT_AVERAGE = 0.2, 0.998
+"""The radius of sharp steps and a running average of weights, as validation rows chose them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +31,8 @@ class NetworkSettings:
     batch: int | None = None
     learning_rate: float | None = None
     weight_decay: float = 1e-4
-    rho: float = 0.2
-    average: float = 0.0
+    rho: float | None = None  # SHARP; texts are trained by plain steps
+    average: float | None = None  # none; for texts TEXT_AVERAGE
     views: int | None = None
     patience: int = 10  # epochs without a lower validation log loss
     batch_norm: str = ""  # on several ranks; empty: "synchronised"
@@ -85,7 +87,7 @@ SHOWN: dict[str, tuple[str | float, str]] = {
     "batch": (128, "rows of a step"),
     "learning_rate": (0.001, "of the first step"),
     "weight_decay": (NetworkSettings.weight_decay, "pulls weights to zero"),
-    "rho": (NetworkSettings.rho, "the radius of sharp steps; 0: plain steps"),
+    "rho": (SHARP, "the radius of sharp steps; 0: plain steps"),
     "average": (0.99, "the decay of a running average of weights; 0: none"),
     "views": (1, "of an image, whose answers are pooled"),
     "patience": (NetworkSettings.patience, "epochs without a lower validation log loss, then it stops"),
