@@ -152,7 +152,7 @@ def rewrite(folder, change):
         (lambda d: (d / FILE).unlink(), f"{FILE} is missing: get WILDS'"),
         (
             lambda d: write_comments(d, columns=without("split", "black")),
-            rf"{FILE}, header: no column split, black; docs/text\.md",
+            rf"{FILE}, header: no column split, black; docs/data\.md",
         ),
         (
             lambda d: rewrite(d, lambda b: b.replace(b"article_id", b"toxicity", 1)),

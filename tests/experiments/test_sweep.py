@@ -17,7 +17,7 @@ from calmoe.experiments.runner import run
 from calmoe.experiments.search_space import grid, parse_space, parse_values, random_points
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
-from calmoe.experiments.sweep import make_sweep
+from calmoe.experiments.sweep import OF_RANKS, make_sweep
 from calmoe.methods import METHODS
 from calmoe.report.eta_gamma import eta_gamma
 from calmoe.report.sources import read_targets
@@ -109,7 +109,9 @@ def test_what_cannot_be_swept_is_refused(setting, values, message):
         parse_values(setting, values, epochs=50)
 
 
-@pytest.mark.parametrize("setting", [f.name for f in fields(TrainingSettings) if f.name != "own"])
+@pytest.mark.parametrize(
+    "setting", [f.name for f in fields(TrainingSettings) if f.name not in ("own", *OF_RANKS)]
+)
 def test_every_setting_of_a_training_can_be_swept(setting):
     spec = narrowed(load_preset("digits"), methods=tuple(METHODS))
     value = getattr(spec.training, setting)

@@ -32,7 +32,10 @@ def test_help_has_an_example_that_names_the_study(name):
     assert f"Example: python -m studies {name}" in result.stdout
 
 
-PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "results").rglob("*.md")]
+PAGES = [
+    ROOT / "README.md",
+    *(page for room in ("docs", "benchmarks", "results", "studies") for page in (ROOT / room).rglob("*.md")),
+]
 
 
 def test_pages_name_studies_and_folders_that_are_there():

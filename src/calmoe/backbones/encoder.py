@@ -45,7 +45,8 @@ class Encoder(Backbone):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        if not len(input_ids):  # a rank without rows: transformers takes none, and every rank must run it
+        if torch.distributed.is_initialized() and not len(input_ids):
+            # a rank without rows: transformers takes none, and every rank must run it
             return self.forward(input_ids.new_zeros(1, *input_ids.shape[1:]))[:0]
         text = input_ids != PADDING if attention_mask is None else attention_mask.bool()
         named = {"input_ids": input_ids.clamp(min=0).long(), "attention_mask": text.long()}

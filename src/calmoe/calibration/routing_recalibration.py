@@ -140,7 +140,7 @@ class RoutingRecalibration:
         return fits
 
     def with_curve(self, output: MixtureOutput, labels: Array) -> "RoutingRecalibration":
-        """The same with a rising curve after the steps, fitted on these rows.
+        """The same with a rising curve after the steps, fitted on what `output` and `labels` say.
 
         Steps leave rows of equal p off, by what they have not learned; the curve mends that.
         """

@@ -83,7 +83,7 @@ def run(
             return _finish(opened, spec, sweep, {}, again=True)
     check_size(spec, sweep)
     where, ranks = engine.device(device), present()
-    if ranks.several and engine != LOCAL:
+    if ranks.several and not isinstance(engine, Local):
         raise InputError("torchrun trains one model on all ranks: leave out --jobs and --engine")
     ranks.check_batch(spec.training.batch)
     events = Events(inside(out, "tensorboard")) if tensorboard else None

@@ -24,6 +24,7 @@ PAPER_VALUES: Mapping[str, tuple[float, ...]] = {
 HORIZON = 50  # epochs, for which the warm-ups above are meant
 MOST_SETTINGS = 8
 MOST_POINTS = 10_000  # of a folder
+OF_RANKS = ("batch_norm", "sharding")  # how several processes share a model; on one they change nothing
 OF_A_RUN = ("backbone", "weights")  # they bring files of their own: a run has one of each
 OF_THE_HEAD = ("experts", "router_hidden", "routing")
 
@@ -34,7 +35,7 @@ def sweepable() -> dict[str, Any]:
     >>> sweepable()["eta"], sweepable()["warmup"]
     (<class 'float'>, <class 'int'>)
     """
-    training = {f.name: f.type for f in fields(TrainingSettings) if f.name != "own"}
+    training = {f.name: f.type for f in fields(TrainingSettings) if f.name not in ("own", *OF_RANKS)}
     model = {f.name: f.type for f in fields(ModelSettings) if f.name not in OF_A_RUN}
     return {**training, **dict.fromkeys(declared_settings(), float), **model}
 

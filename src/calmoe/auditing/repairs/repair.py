@@ -118,6 +118,7 @@ def repair(
         bins: The number of equal-width bins.
         level: The certainty of intervals.
         seed: Which rows teach and which are judged.
+        rule: What is chosen and recommended.
         inside: Hears which share of the work is done.
 
     Returns:
