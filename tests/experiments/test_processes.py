@@ -21,6 +21,7 @@ from calmoe.methods import METHODS, Method, register
 from calmoe.plugins import load_plugin
 from run_folders import contents
 from second_process import started
+from sizes import at_size
 
 DEADLY = """
 import os
@@ -101,7 +102,9 @@ def test_a_node_that_kills_every_worker_fails_and_the_others_go_on(tiny, quiet, 
     assert "died 2 times" in reason
 
 
-@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("stop", "code"), at_size([(signal.SIGINT, 130)], [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+)
 def test_a_stopped_command_leaves_a_free_folder_that_goes_on(stop, code, work, alone, quiet, tmp_path):
     folder = tmp_path / "run"
     options = [f"--set={setting}" for setting in ("epochs=12", "warmup=5", "hidden=[8]", "router_hidden=4")]

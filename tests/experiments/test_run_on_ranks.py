@@ -92,7 +92,7 @@ def test_a_killed_rank_ends_the_run_with_one_line(broken_off):
     assert not (broken_off / "run" / "results.jsonl").exists()
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", at_size([1, 4], [1, 2, 4]))
 def test_it_goes_on_with_any_number_of_ranks(broken_off, undisturbed, options, tmp_path, size):
     folder = shutil.copytree(broken_off / "run", tmp_path / "run")
     processes = start_ranks(size, ["run", "digits", *options, "--out", str(folder)], tmp_path)
