@@ -11,6 +11,7 @@ import typer
 from scipy.stats import t as student
 
 from calmoe.errors import InputError
+from calmoe.experiments.spec import parse_seeds
 from calmoe.methods import card, in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, count, interval, label, number, signed
 from calmoe.report.columns import column_title
@@ -45,6 +46,7 @@ def truer(
     rerun: Annotated[
         Path | None, typer.Option(help="A folder with results.jsonl and again.jsonl: two runs of one plan.")
     ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Only these, such as 42-44.")] = None,
 ) -> None:
     """What do sharp training and views gain over a temperature?
 
@@ -55,7 +57,8 @@ def truer(
 
     Example: python -m studies truer results/truer/cifar10h.jsonl --rerun results/cifar10h
     """
-    rows = read_lines(cells)
+    wanted = parse_seeds(seeds) if seeds else None
+    rows = [row for row in read_lines(cells) if wanted is None or row["seed"] in wanted]
     moved = rerun_moves(rerun) if rerun else {}
     for grid in (means_table(rows), gains_table(rows, moved)):
         print(grid.markdown())
