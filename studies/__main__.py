@@ -24,6 +24,7 @@ from studies.readme_figure import readme_figure
 from studies.repair_rules import repair_rules
 from studies.repairs import repairs
 from studies.reruns import reruns
+from studies.stored_audits import stored_audits
 from studies.switch import switch
 from studies.train_truer import train_truer
 from studies.truer import truer
@@ -45,6 +46,7 @@ for study in (
     audit_seeds,
     audit_tables,
     audit_verdicts,
+    stored_audits,
     audit_worlds,
     hidden,
     own_data,
