@@ -1,5 +1,6 @@
 """The command `calmoe audit`: audit a file of predictions, or several side by side."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,12 +99,16 @@ def audit_command(
     else:
         report, page, notes = audit_files((files[0], target, labelled_target), columns, **asked)
         lines = report.summary(str(files[0])).split("\n")
+    show_audit(notes, lines, page)
+
+
+def show_audit(notes: Iterable[str], lines: Iterable[str], page: Path | None) -> None:
+    """What the file was read as, the summary, and where the page is."""
     for note in notes:
         say(f"note: {note}")
     for line in lines:
         say(line)
-    if page is not None:
-        say(f"the report is {page}")
+    say("for the page with its figures: add --out audit" if page is None else f"the report is {page}")
 
 
 def _too_large(file: Path) -> bool:

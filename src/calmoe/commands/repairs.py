@@ -61,7 +61,8 @@ def repair_command(
     say(found.effect)
     changes = "changes nothing" if found.calibrator.kind == "Identity" else f"holds {found.calibrator.title}"
     say(f"{out} {changes}, {found.calibrator.note}")
-    say(f"next: calmoe apply {out} NEW_FILE_OR_MODEL --out REPAIRED")
+    if found.calibrator.kind != "Identity":
+        say(f"next: calmoe apply {out} NEW_FILE_OR_MODEL --out REPAIRED; then audit it on other rows")
 
 
 @app.command("apply")

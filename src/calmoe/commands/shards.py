@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calmoe.commands.audits import show_audit
 from calmoe.commands.options import FOLDER, Judged, Sample, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
@@ -75,12 +76,7 @@ def audit_merge_command(
     from calmoe.auditing.streaming.files import merge_files
 
     report, page, notes = merge_files(files, out=out, level=level)
-    for note in notes:
-        say(f"note: {note}")
-    for line in report.summary().split("\n"):
-        say(line)
-    if page is not None:
-        say(f"the report is {page}")
+    show_audit(notes, report.summary().split("\n"), page)
 
 
 def _place(text: str) -> "Place":

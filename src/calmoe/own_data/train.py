@@ -96,8 +96,8 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
 
     where = pick_device(device)
     model: Model
+    data, said, notes = look(spec)  # mistakes in the data and its columns are told first
     with new_folder(spec.folder) as place:
-        data, said, notes = look(spec)
         for line in [*said, *(f"note: {note}" for note in notes)]:
             say(line)
         if data.source.kind == "tables":

@@ -37,7 +37,7 @@ def test_a_file_beyond_the_memory_is_streamed_with_a_notice(file, tmp_path, monk
     assert result.exit_code == 0, result.output
     notice, *others = result.stdout.splitlines()
     assert notice.endswith("GB: streamed")
-    assert others[:-1] == in_memory.splitlines()
+    assert others[:-1] == in_memory.splitlines()[:-1]  # the last says where the page is
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["rows"] == 150
     monkeypatch.setattr(memory, "memory", lambda: 2 * 32 * cells)
     assert why_streamed(file) is None
