@@ -7,6 +7,7 @@ undecided, so is the verdict. Every sentence elsewhere follows from these fields
 The sections' own fields are read by the small functions at the end, and nowhere else.
 """
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -25,7 +26,7 @@ Side = Literal["too high", "too low", "both ways"]
 Hiding = Literal["hidden", "nothing found", "not decided", "not looked at"]
 Origin = Literal["routing", "prediction", "both", "not decided"]
 Steadiness = Literal["fragile", "steady", "not decided", "not looked at"]
-Kind = Literal["repair", "collect", "train", "watch", "use"]
+Kind = Literal["order", "repair", "collect", "train", "watch", "use"]
 
 SLIGHT = 0.03  # an ECE that is surely below it is small, even where it is surely not zero
 ORIGINS: dict[str, Origin] = {"mixture's own vector": "prediction", "routing": "routing", "both": "both"}
@@ -192,7 +193,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         out_of_order=report.out_of_order,
         elsewhere=read_target(report),
         mended=mended,
-        action=_action(truth, skill.worth, off, hidden, steadiness, mended),
+        action=_action(report, truth, off, hidden, steadiness, mended),
     )
 
 
@@ -219,23 +220,25 @@ def _group_off(group: Group) -> GroupOff:
 
 
 def _action(
+    report: "AuditReport",
     truth: Truth,
-    worth: Worth,
     off: tuple[GroupOff, ...],
     hidden: Hiding,
     steadiness: Steadiness,
     mended: Mended | None,
 ) -> Action:
-    """The first that applies: a better model, a repair, more rows, a look at new data, or nothing."""
-    if worth in ("little", "none"):
+    """The first that applies: order, a better model, a repair, more rows, a look at new data, or nothing."""
+    judged = "" if report.judged == "top" else f" --of {shlex.quote(str(report.judged))}"
+    if report.out_of_order:
+        return Action("order", f"calmoe audit {FILE}{judged}")
+    if report.skill.worth in ("little", "none"):
         return Action("train", "calmoe train DATA --label LABEL")
     if mended is not None:
-        return Action("repair", f"calmoe repair {FILE} --out calibrator.json")
+        return Action("repair", f"calmoe repair {FILE}{judged} --out calibrator.json")
     if truth == "not decided":
-        return Action("collect", "calmoe audit MORE_ROWS")
-    if truth == "off" or off or hidden == "hidden" or steadiness == "fragile":
-        return Action("watch", f"calmoe audit {FILE} --target NEW_ROWS")
-    return Action("use", f"calmoe audit {FILE} --target NEW_ROWS")
+        return Action("collect", f"calmoe audit MORE_ROWS{judged}")
+    wary = truth == "off" or off or hidden == "hidden" or steadiness == "fragile"
+    return Action("watch" if wary else "use", f"calmoe audit {FILE}{judged} --target NEW_ROWS")
 
 
 # --- what the verdict reads from sections that others write -------------------------------------------------
@@ -250,7 +253,7 @@ def read_hidden(report: "AuditReport") -> tuple[Hiding, Estimate | None, Origin 
         return "not decided", None, None
     if hidden.p_hidden >= 0.05:
         return "nothing found", None, None
-    by = hidden.witness if hidden.witness.low > 0 else None
+    by = hidden.cancelled if hidden.cancelled.low > 0 else None
     return "hidden", by, ORIGINS.get(hidden.origin or "", "not decided")
 
 

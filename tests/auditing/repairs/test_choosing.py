@@ -131,6 +131,17 @@ NOTHING_DONE = {"nothing": (0.0, 0.02, 0.03), "temperature": (-0.02, 0.0, 0.01)}
         ("vector", {"vector": (-0.03, -0.01, 0.0315), "chosen": (-0.03, -0.01, 0.01)}, "temperature"),
         ("vector", {"vector": (-0.03, -0.01, 0.01), "chosen": (-0.03, -0.01, 0.0315)}, "temperature"),
         ("vector", {"vector": (-0.03, -0.01, 0.0305), "chosen": (-0.03, -0.01, 0.0305)}, "vector"),
+        # then one that surely beats a temperature stands in, helpful as that may be or not
+        (
+            "vector",
+            {
+                "temperature": (-0.0005, 0.0, 0.03),
+                "isotonic": (-0.03, -0.0295, 0.01),
+                "vector": (-0.04, -0.0395, 0.01),
+                "chosen": (-0.04, -0.0395, 0.0315),
+            },
+            "isotonic",
+        ),
         # so does a temperature's: what helps as much stands in, simplest first, or nothing
         ("temperature", {"temperature": (-0.02, 0.0, 0.04)}, None),
         (

@@ -1,12 +1,15 @@
 """Groups: all of them are listed, and a small one says how little is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from calmoe.auditing import Configurations
-from calmoe.auditing.sections.groups import MOST_VALUES, groups
+from calmoe.auditing.sections.groups import MOST_VALUES, groups, known_before, repeats_label
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
+from calmoe.worlds import multiclass
 from sizes import at_size, most
 
 
@@ -99,3 +102,13 @@ def test_of_many_true_groups_none_is_called_off(count, times):
             shown += any(group.rows == 400 for group in groups(Configurations.of(broken), broken.groups).off)
     assert false <= most(times)
     assert shown >= (0.9 * times if count < 100 else 1)
+
+
+def test_a_column_that_repeats_the_label_is_no_group():
+    rows = multiclass.calibrated(seed=1).sample(1000, seed=0)
+    labels = rows.known_labels.numpy()
+    columns = {"answer": np.array(["a", "b", "c", "d", "e"])[labels], "side": np.arange(1000) % 2 == 0}
+    known = known_before(replace(rows, groups=columns))
+    assert [*known] == ["side"]
+    assert repeats_label(labels, labels)
+    assert not repeats_label(np.arange(1000), labels)  # rows' numbers: too few rows a value to tell

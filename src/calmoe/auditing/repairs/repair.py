@@ -21,6 +21,7 @@ from calmoe.predictions import Predictions
 __all__ = ["FEWEST", "TITLES", "Candidate", "Compared", "Repair", "TooFewRows", "repair"]
 
 FEWEST = 200  # rows: with fewer there is nothing to choose from
+FEWEST_WRONG = 20  # of them: where errors are rarer, losses of rows not seen decide what a repair is worth
 
 
 class TooFewRows(InputError):
@@ -137,6 +138,13 @@ def repair(
     if possible < FEWEST:
         zero = " whose label has a probability above zero" * (possible < len(predictions))
         raise TooFewRows(f"there are {possible} rows{zero}: choosing a repair needs {FEWEST}")
+    wrong = int((predictions.output.predicted != labels).sum())
+    expected = float((1 - predictions.output.confidence.double()).sum())
+    if min(wrong, expected) < FEWEST_WRONG:
+        raise TooFewRows(
+            f"{wrong} rows are wrong and {expected:.0f} are expected to be: choosing a repair needs "
+            f"{FEWEST_WRONG}"
+        )
     tried = candidates(predictions.num_classes, predictions.num_experts)
     outcome = judge(Rows(predictions.output, labels, of, bins, rule), tried, seed, inside)
     judged = {name: [trial.by_name[name] for trial in outcome.trials] for name in tried.names}
@@ -188,8 +196,11 @@ def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule) -> str
             return chosen
     if TEMPERATURE in sound:
         return TEMPERATURE
-    others = [name for name in sound if name != "chosen" and beyond[name].low <= 0]
-    return others[0] if TEMPERATURE in helpful and others else None
+    for name in sound:
+        as_good = beyond[name].high < 0 or (TEMPERATURE in helpful and beyond[name].low <= 0)
+        if name not in (chosen, "chosen") and as_good:
+            return name
+    return None
 
 
 def _helps(candidate: Candidate, before: Estimate, rule: Rule) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.sections.groups import known_before
 from calmoe.auditing.sections.section import Findings, Inside, Material, Section
 from calmoe.auditing.statistics.mixes import Cells, Mix, Settings
 from calmoe.auditing.statistics.worst_mix import worst_tilt
@@ -131,7 +132,7 @@ def _factors(
     found = [_bands(index, bins, of)]
     if configurations.num_experts > 1:
         found += [_agreement(configurations), _leading(configurations)]
-    for column, masks in list(column_groups(predictions.groups).items())[:MOST_COLUMNS]:
+    for column, masks in list(column_groups(known_before(predictions)).items())[:MOST_COLUMNS]:
         found.append(_column(column, masks, len(index)))
     found.append(_predicted(predictions))
     return [(factor, level) for factor, level in found if len(factor.levels) > 1]

@@ -7,7 +7,7 @@ guide: it counts as no smaller than what true probabilities give.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from calmoe.auditing.statistics.estimates import (
 )
 from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics.groups import column_groups
+from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid, count, label, number
 from calmoe.render.page import Picture, Point
 from calmoe.render.wording import listed, many, shortened
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 100  # of a column of words: with more it names rows, not groups
 MOST_GROUPS = 300  # judged one by one
+THE_LABEL = "it is the label itself: given the answer no probability is true"
 UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
 State = Literal["off", "may be true", "too few rows"]
 
@@ -93,6 +95,25 @@ def group_rows(columns: Mapping[str, np.ndarray]) -> dict[tuple[str, str], np.nd
         else:
             masks |= {(column, f"{column} {value}"): mask for value, mask in own.items()}
     return masks
+
+
+def repeats_label(values: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether every value holds rows of one label only, ten rows a value or more: no group, but the answer.
+
+    >>> labels = np.repeat([0, 1], 10)
+    >>> repeats_label(np.where(labels, "cat", "dog"), labels), repeats_label(np.arange(20) % 2, labels)
+    (True, False)
+    """
+    names, which = np.unique(values, return_inverse=True)
+    if not 2 <= len(names) <= len(values) / 10:
+        return False
+    return np.unique(np.stack([which, labels]), axis=1).shape[1] == len(names)
+
+
+def known_before(predictions: Predictions) -> dict[str, np.ndarray]:
+    """The columns that tell rows apart before the answer is known: given it, no probability is true."""
+    labels = predictions.known_labels.numpy()
+    return {name: own for name, own in predictions.groups.items() if not repeats_label(own, labels)}
 
 
 def groups(
@@ -207,9 +228,10 @@ def _said(group: Group) -> str:
 
 
 def _compute(material: Material, inside: Inside) -> Findings:
-    columns = material.predictions.groups
-    found = groups(material.configurations, columns, bins=material.bins, level=material.level)
-    return Findings({"groups": found})
+    columns = known_before(material.predictions)
+    judged = groups(material.configurations, columns, bins=material.bins, level=material.level)
+    answers = dict.fromkeys(material.predictions.groups.keys() - columns.keys(), THE_LABEL)
+    return Findings({"groups": replace(judged, unlisted=judged.unlisted | answers)})
 
 
 def _summary(report: "AuditReport") -> Point | None:

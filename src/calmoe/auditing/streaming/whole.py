@@ -13,7 +13,7 @@ from calmoe.auditing.audit_report import SECTIONS, AuditReport
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.sampled import Sampled
 from calmoe.auditing.sections.calibration import FEWEST_EFFECTIVE, Aggregate, Expert
-from calmoe.auditing.sections.groups import MOST_GROUPS, Group, Groups, judged
+from calmoe.auditing.sections.groups import MOST_GROUPS, THE_LABEL, Group, Groups, judged
 from calmoe.auditing.sections.reliability import Diagram, Surface
 from calmoe.auditing.sections.skill import Skill
 from calmoe.auditing.statistics.estimates import NONE, RARE, Estimate, normal, proportion, within
@@ -54,7 +54,7 @@ def on_all_rows(report: AuditReport, sums: Sums, sample: Sample) -> AuditReport:
         routed=bool((largest + least > 1e-6).any()),
         surface=Surface(diagram=_diagram(Tally(*sums.totals["bins"]), level)),
         skill=_skill(report.skill, sums.totals["labels"], level),
-        groups=_groups(sums, level),
+        groups=_groups(sums, level, report.groups),
         aggregate=_aggregate(report, sums, sample.predictions),
         # the numbers of the judged rows in the whole table
         fragility=None if fragility is None else replace(fragility, rows=sample.numbers[fragility.rows]),
@@ -190,18 +190,20 @@ def _ece_under(sums: WeightedGaps, heaviest: np.ndarray, level: float) -> Estima
 # --- groups -------------------------------------------------------------------------------------------------
 
 
-def _groups(sums: Sums, level: float) -> Groups:
-    """Every group, as `sections.groups` orders and names them."""
+def _groups(sums: Sums, level: float, sampled: Groups) -> Groups:
+    """Every group, as `sections.groups` orders and names them; the sample tells which repeat the label."""
+    answers = {column: why for column, why in sampled.unlisted.items() if why == THE_LABEL}
     listed = {
         (column, name): tally
         for column, own in sums.groups.items()
+        if column not in answers
         for name, tally in _named(column, own).items()
     }
     each = 1 - (1 - level) / (2 * max(len(listed), 1))
     largest = sorted(listed, key=lambda key: -int(listed[key].rows.sum()))[:MOST_GROUPS]
     groups = [_group(*key, listed[key], each) for key in largest]
     groups.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
-    unlisted = {column: _why(own) for column, own in sums.groups.items() if own.values is None}
+    unlisted = {column: _why(own) for column, own in sums.groups.items() if own.values is None} | answers
     if len(listed) > MOST_GROUPS:
         unlisted["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(listed)} groups are listed"
     return Groups(groups=tuple(groups), unlisted=unlisted)
