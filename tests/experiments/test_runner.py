@@ -24,6 +24,7 @@ from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
+from calmoe.experiments.sweep import make_sweep
 from calmoe.files import write_whole
 from calmoe.methods import METHODS
 from calmoe.report.terminal import show_results
@@ -269,6 +270,22 @@ def test_a_diverged_method_does_not_stop_the_others(tiny, quiet, tmp_path, monke
     outcome = run(tiny, tmp_path / "warmup", console=quiet)
     assert outcome.failed["seed 42 robust"] == "its warm-up diverged"
     assert [row["method"] for row in outcome.rows] == ["single"]
+
+
+def test_a_diverged_warm_up_fails_its_own_forks_alone(tiny, quiet, tmp_path, monkeypatch):
+    """The warm-ups of both points have one name."""
+    genuine = Trainer.train
+
+    def train(self, stage, *arguments):
+        if self.model_settings.experts == 2 and stage.end == 1:
+            raise Diverged("the loss is nan")
+        return genuine(self, stage, *arguments)
+
+    monkeypatch.setattr(Trainer, "train", train)
+    sweep = make_sweep("experts", (2, 3))
+    outcome = run(narrowed(tiny, methods=("robust",)), tmp_path / "run", sweep=sweep, console=quiet)
+    assert outcome.failed.keys() == {"seed 42 warm-up", "seed 42 robust experts 2"}
+    assert len(outcome.rows) == 1
 
 
 def test_weights_are_kept_or_not(tiny, quiet, tmp_path):
