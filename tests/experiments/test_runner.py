@@ -29,6 +29,7 @@ from calmoe.files import write_whole
 from calmoe.methods import METHODS
 from calmoe.report.terminal import show_results
 from calmoe.training import Diverged, Stage, Trainer
+from calmoe.training.ranks import Ranks
 from run_folders import contents
 from second_process import started
 from sizes import at_size
@@ -286,6 +287,13 @@ def test_a_diverged_warm_up_fails_its_own_forks_alone(tiny, quiet, tmp_path, mon
     outcome = run(narrowed(tiny, methods=("robust",)), tmp_path / "run", sweep=sweep, console=quiet)
     assert outcome.failed.keys() == {"seed 42 warm-up", "seed 42 robust experts 2"}
     assert len(outcome.rows) == 1
+
+
+def test_every_batch_of_a_sweep_has_rows_for_all_ranks(tiny, quiet, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "present", lambda: Ranks(0, 4))
+    with pytest.raises(InputError, match="batches of 3 rows"):
+        run(tiny, tmp_path / "run", sweep=make_sweep("batch", (64, 3)), console=quiet)
+    assert not (tmp_path / "run").exists()
 
 
 def test_weights_are_kept_or_not(tiny, quiet, tmp_path):
