@@ -166,13 +166,14 @@ def test_without_optuna_a_line_names_the_extra(robust, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [TimeUp(), InputError("no such file")])
-def test_what_ends_a_study_shows_no_traceback(robust, quiet, tmp_path, monkeypatch, capfd, ending):
+def test_what_ends_a_study_shows_no_traceback(robust, quiet, tmp_path, monkeypatch, caplog, ending):
     def end(*_):
         raise ending
 
     monkeypatch.setattr(OpenSweep, "validation_nll", end)
     objective = Objective(robust, tmp_path / "run", SPACE, console=quiet)
-    optuna.logging.enable_default_handler()
+    optuna.logging.enable_propagation()
     with pytest.raises(type(ending)):
         optuna_study(objective, 3)
-    assert not capfd.readouterr().err
+    optuna.logging.disable_propagation()
+    assert not caplog.records
