@@ -64,7 +64,7 @@ class Ranks:
             data = torch.frombuffer(bytearray(json.dumps({"do": name, **facts}).encode()), dtype=torch.uint8)
             dist.broadcast(torch.tensor(len(data)), 0, group=self.words)
             dist.broadcast(data, 0, group=self.words)
-            self.at_work = name not in ("begin", "end")
+            self.at_work = name != "end"
 
     def heard(self) -> dict[str, Any]:
         """The leader's next order, as a follower hears it."""

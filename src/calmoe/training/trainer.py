@@ -98,6 +98,7 @@ class Trainer:
             self.pool = torch.cuda.graph_pool_handle()
         ranks.meet()
         self.layout = make_layout(training.sharding, ranks, device)
+        ranks.finish_order()  # to begin: a leader that fails before just ends, and is missed at the meeting
 
     def for_settings(self, model: ModelSettings, training: TrainingSettings) -> "Trainer":
         """This trainer with other settings, as a sweep has them: data, buffers and models built are shared.
