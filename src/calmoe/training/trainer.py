@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+import calmoe
 from calmoe.averaging import estimate_statistics
 from calmoe.backbones import (
     Backbone,
@@ -96,7 +97,8 @@ class Trainer:
         self.steps: dict[tuple[object, ...], Callable[[], None]] = {}
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
-        ranks.meet()
+        if ranks.several:
+            ranks.meet_alike(_must_agree(dataset))
         self.layout = make_layout(training.sharding, ranks, device)
         ranks.finish_order()  # to begin: a leader that fails before just ends, and is missed at the meeting
 
@@ -374,6 +376,15 @@ class Trainer:
                 over_ranks(model, self.ranks.group, self.settings.batch_norm == "synchronised")
             self.residents[key] = Resident(model, settings, self.device, half, first, self.layout)
         return self.residents[key]
+
+
+def _must_agree(dataset: ShiftDataset) -> dict[str, str]:
+    """What all ranks must have alike, since each has its own copy."""
+    return {
+        "versions": f"calmoe {calmoe.__version__} with torch {torch.__version__}",
+        "training data": dataset.training_fingerprint(),
+        "data": dataset.fingerprint(),
+    }
 
 
 def _save(state: TrainingState, folder: Path | None) -> None:
