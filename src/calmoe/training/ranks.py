@@ -113,7 +113,8 @@ class Ranks:
         for name, rows in zip(facts, torch.stack(everyones, dim=1), strict=True):
             others = (rows != rows[0]).any(dim=1).nonzero()
             if len(others):
-                raise InputError(f"rank {int(others[0])} has other {name} than rank 0: give all ranks the same")
+                rank = int(others[0])
+                raise InputError(f"rank {rank} has other {name} than rank 0: give all ranks the same")
 
     # --- tensors
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import torch
 
-import calmoe
 from calmoe.averaging import estimate_statistics
 from calmoe.backbones import (
     Backbone,
@@ -98,7 +97,8 @@ class Trainer:
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
         if ranks.several:
-            ranks.meet_alike(_must_agree(dataset))
+            trained_on, everything = dataset.training_fingerprint(), dataset.fingerprint()
+            ranks.meet_alike({"training data": trained_on, "data": everything})
         self.layout = make_layout(training.sharding, ranks, device)
         ranks.finish_order()  # to begin: a leader that fails before just ends, and is missed at the meeting
 
@@ -376,15 +376,6 @@ class Trainer:
                 over_ranks(model, self.ranks.group, self.settings.batch_norm == "synchronised")
             self.residents[key] = Resident(model, settings, self.device, half, first, self.layout)
         return self.residents[key]
-
-
-def _must_agree(dataset: ShiftDataset) -> dict[str, str]:
-    """What all ranks must have alike, since each has its own copy."""
-    return {
-        "versions": f"calmoe {calmoe.__version__} with torch {torch.__version__}",
-        "training data": dataset.training_fingerprint(),
-        "data": dataset.fingerprint(),
-    }
 
 
 def _save(state: TrainingState, folder: Path | None) -> None:
