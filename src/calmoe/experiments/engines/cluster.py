@@ -140,7 +140,7 @@ class Cluster:
         needs = self._needs(work)
         self._check_room(needs, watcher)
         schedule = Schedule(nodes, opened, watcher, RETRIES)
-        text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text()
+        text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text(opened.record.weights)
         tasks = _Tasks(self.ray, schedule, self.ray.put(text), needs)
         try:
             tasks.work(self.jobs or MOST_SUBMITTED)
