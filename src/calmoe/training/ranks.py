@@ -32,7 +32,7 @@ class Ranks:
         self.group = group  # of tensors
         self.words = words  # of orders, through gloo
         self.at_work = False  # whether the followers are within an order, and hear no other
-        self.over = False  # whether this follower has heard the last order
+        self.over = False  # whether this rank knows, as all others do, that no order follows
 
     @property
     def leads(self) -> bool:
@@ -113,7 +113,7 @@ class Ranks:
         for name, rows in zip(facts, torch.stack(everyones, dim=1), strict=True):
             others = (rows != rows[0]).any(dim=1).nonzero()
             if len(others):
-                rank = int(others[0])
+                rank, self.at_work, self.over = int(others[0]), False, True
                 raise InputError(f"rank {rank} has other {name} than rank 0: give all ranks the same")
 
     # --- tensors
