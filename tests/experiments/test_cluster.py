@@ -6,10 +6,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from calmoe.errors import InputError
+from calmoe.experiments.engines import cluster
 from calmoe.experiments.engines.cluster import Cluster, Resources, parse_resources
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed, with_settings
@@ -85,6 +88,25 @@ def test_resources_are_read_or_refused():
     for wrong in ("gpus", "gpus=x", "gpus=-1", "gpus=nan", "gpus=inf", "disks=1", "cores=1_0"):
         with pytest.raises(InputError, match="resource"):
             parse_resources(wrong)
+
+
+@pytest.mark.parametrize("cores", [None, 0.5, 3.0])
+def test_a_ray_of_our_own_has_room_for_every_job(monkeypatch, cores):
+    """Whatever the threads of a node: as many as this process has, or one."""
+    room = {}
+    ray = SimpleNamespace(
+        is_initialized=lambda: bool(room),
+        init=lambda num_cpus, **_: room.update(CPU=num_cpus),
+        cluster_resources=lambda: room,
+    )
+    monkeypatch.setattr(cluster, "_import_ray", lambda: ray)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    engine = Cluster(jobs=3, resources=Resources(cores=cores))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    device = engine.device("cpu")
+    for count in (1, 2):
+        needs = engine._needs(SimpleNamespace(device=device, threads=count))
+        assert 3 * needs["CPU"] <= room["CPU"]
 
 
 def test_files_from_elsewhere_stay_within_their_node(tmp_path):

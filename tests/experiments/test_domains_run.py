@@ -11,8 +11,12 @@ import torch
 from safetensors.torch import save_file
 
 from calmoe.backbones import ResNet, weights_digest
-from calmoe.data import DATASETS, domains
+from calmoe.data import DATASETS, domains, load_dataset
 from calmoe.data.image_cache import CACHE
+from calmoe.errors import InputError
+from calmoe.experiments.engines import work as work_module
+from calmoe.experiments.engines.work import Work
+from calmoe.experiments.store import RunFolder
 from calmoe.training import Trainer
 from command_line import calmoe
 from image_folders import write_images
@@ -92,6 +96,20 @@ def test_the_same_weights_elsewhere_are_the_same_run(finished, images, weights, 
     )
     monkeypatch.setattr(Trainer, "train", lambda *_: pytest.fail("trained again"))
     assert run(images, out, "--set", f"weights={copied}").exit_code == 0
+
+
+def test_a_worker_elsewhere_has_the_weights_of_the_plan(finished, images, weights, tmp_path, monkeypatch):
+    record = RunFolder(finished).record()
+    spec = replace(record.spec, model=replace(record.spec.model, weights=weights.name))
+    dataset = load_dataset(spec.dataset, images, spec.protocol, spec.target)
+    monkeypatch.setattr(work_module, "plugins_of", lambda _: ())  # small images are a dataset of pytest's
+    work = Work(spec=spec, dataset=dataset, data=images, device=torch.device("cpu"), threads=1)
+    monkeypatch.chdir(weights.parent)
+    planned, changed = work.as_text(record.weights), work.as_text("0" * 64)
+    monkeypatch.chdir(tmp_path)
+    assert Work.from_text(planned).spec.model.weights == str(weights)
+    with pytest.raises(InputError, match="other weights"):
+        Work.from_text(changed)
 
 
 def test_other_weights_targets_and_images_are_refused(finished, images, weights, tmp_path):

@@ -117,6 +117,54 @@ def test_what_is_wrong_is_said_once_and_nothing_is_written(tmp_path):
         assert not folder.exists()
 
 
+FAILING = """
+import os
+from calmoe.training import trainer
+
+def no_memory(*_):
+    raise RuntimeError("out of memory")
+
+if os.environ["RANK"] == "0":
+    trainer.Batches = no_memory
+"""
+
+
+def test_a_leader_that_fails_as_all_begin_ends_them_all(options, tmp_path):
+    (tmp_path / "failing.py").write_text(SMOOTH + FAILING)
+    words = ["--plugin", str(tmp_path / "failing.py"), *options[2:], "--out", str(tmp_path / "run")]
+    processes = start_ranks(2, ["run", "digits", *words], tmp_path)
+    before = time.monotonic()
+    assert finished(processes) == [1, 4]
+    assert time.monotonic() - before < LATE / 2
+    assert "out of memory" in (tmp_path / "0.err").read_text()
+    assert (tmp_path / "1.err").read_text().startswith("error: rank 1 stops")
+
+
+UNLIKE = """
+import os
+from calmoe.data import ShiftDataset
+
+if os.environ["RANK"] == "1":
+    make = ShiftDataset.__post_init__
+
+    def relabelled(self):
+        make(self)
+        self.train.labels[0] = (self.train.labels[0] + 1) % 10
+
+    ShiftDataset.__post_init__ = relabelled
+"""
+
+
+def test_ranks_with_other_data_are_refused(options, tmp_path):
+    (tmp_path / "unlike.py").write_text(SMOOTH + UNLIKE)
+    words = ["--plugin", str(tmp_path / "unlike.py"), *options[2:], "--out", str(tmp_path / "run")]
+    assert finished(start_ranks(2, ["run", "digits", *words], tmp_path)) == [2, 2]
+    for rank in range(2):
+        (line,) = (tmp_path / f"{rank}.err").read_text().splitlines()
+        assert "rank 1 has other training data than rank 0" in line
+    assert not [*tmp_path.glob("run/nodes/*/test.safetensors")]
+
+
 GENTLE = """
 from dataclasses import dataclass
 from calmoe.methods import OBJECTIVES, Method, Recipe, register

@@ -24,10 +24,12 @@ from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
+from calmoe.experiments.sweep import make_sweep
 from calmoe.files import write_whole
 from calmoe.methods import METHODS
 from calmoe.report.terminal import show_results
 from calmoe.training import Diverged, Stage, Trainer
+from calmoe.training.ranks import Ranks
 from run_folders import contents
 from second_process import started
 from sizes import at_size
@@ -269,6 +271,29 @@ def test_a_diverged_method_does_not_stop_the_others(tiny, quiet, tmp_path, monke
     outcome = run(tiny, tmp_path / "warmup", console=quiet)
     assert outcome.failed["seed 42 robust"] == "its warm-up diverged"
     assert [row["method"] for row in outcome.rows] == ["single"]
+
+
+def test_a_diverged_warm_up_fails_its_own_forks_alone(tiny, quiet, tmp_path, monkeypatch):
+    """The warm-ups of both points have one name."""
+    genuine = Trainer.train
+
+    def train(self, stage, *arguments):
+        if self.model_settings.experts == 2 and stage.end == 1:
+            raise Diverged("the loss is nan")
+        return genuine(self, stage, *arguments)
+
+    monkeypatch.setattr(Trainer, "train", train)
+    sweep = make_sweep("experts", (2, 3))
+    outcome = run(narrowed(tiny, methods=("robust",)), tmp_path / "run", sweep=sweep, console=quiet)
+    assert outcome.failed.keys() == {"seed 42 warm-up", "seed 42 robust experts 2"}
+    assert len(outcome.rows) == 1
+
+
+def test_every_batch_of_a_sweep_has_rows_for_all_ranks(tiny, quiet, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "present", lambda: Ranks(0, 4))
+    with pytest.raises(InputError, match="batches of 3 rows"):
+        run(tiny, tmp_path / "run", sweep=make_sweep("batch", (64, 3)), console=quiet)
+    assert not (tmp_path / "run").exists()
 
 
 def test_weights_are_kept_or_not(tiny, quiet, tmp_path):

@@ -10,6 +10,7 @@ from calmoe.experiments.spec import narrowed
 from calmoe.experiments.store import read_results
 from calmoe.experiments.sweep import make_points
 from calmoe.experiments.tuning import Objective, next_point, optuna_study, tuned
+from calmoe.experiments.watcher import TimeUp
 from calmoe.training import Trainer
 
 optuna = pytest.importorskip("optuna")
@@ -162,3 +163,17 @@ def test_without_optuna_a_line_names_the_extra(robust, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"pip install 'calmoe\[optuna\]'"):
         Objective(robust, tmp_path / "study", SPACE)
     assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("ending", [TimeUp(), InputError("no such file")])
+def test_what_ends_a_study_shows_no_traceback(robust, quiet, tmp_path, monkeypatch, caplog, ending):
+    def end(*_):
+        raise ending
+
+    monkeypatch.setattr(OpenSweep, "validation_nll", end)
+    objective = Objective(robust, tmp_path / "run", SPACE, console=quiet)
+    optuna.logging.enable_propagation()
+    with pytest.raises(type(ending)):
+        optuna_study(objective, 3)
+    optuna.logging.disable_propagation()
+    assert not caplog.records

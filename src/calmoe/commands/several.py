@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import calmoe
 from calmoe.errors import about
 from calmoe.launch import launch
 
@@ -24,9 +25,12 @@ def several_ranks(advice: str) -> Callable[[Callable[..., None]], Callable[..., 
             if launched is None:
                 command(*arguments, **options)
                 return
+            import torch
+
             from calmoe.training.joining import joined
 
             with joined(launched, advice) as ranks:
+                ranks.meet_alike({"versions": f"{calmoe.__version__} {torch.__version__}"})
                 if ranks.leads:
                     command(*arguments, **options)
                 elif ranks.heard()["do"] == "begin":

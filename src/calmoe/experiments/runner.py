@@ -74,8 +74,7 @@ def run(
     """
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     console, folder = console or make_console(), RunFolder(out)
-    if sweep is not None:
-        sweep.variants(spec)  # bad points are refused before anything is written
+    variants = [spec] if sweep is None else sweep.variants(spec).values()  # bad points are refused here
     if only_report:
         recorded_run(folder, spec, sweep)
         with folder.locked():
@@ -85,7 +84,7 @@ def run(
     where, ranks = engine.device(device), present()
     if ranks.several and not isinstance(engine, Local):
         raise InputError("torchrun trains one model on all ranks: leave out --jobs and --engine")
-    ranks.check_batch(spec.training.batch)
+    ranks.check_batch(min(variant.training.batch for variant in variants))
     events = Events(inside(out, "tensorboard")) if tensorboard else None
     dataset = load_data(folder, spec, data, console)
     record = describe_run(spec, dataset, where.type, sweep)

@@ -119,9 +119,9 @@ def next_point(objective: Objective, trials: int, seed: int = 0) -> tuple[int, S
 
 @contextmanager
 def _quiet(optuna: ModuleType) -> Iterator[None]:
-    """Without Optuna's lines: the objective has one a trial already."""
+    """Without Optuna's lines: the objective has one a trial, and what a trial raises is said elsewhere."""
     before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         yield
     finally:

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow
 from pyarrow import compute, parquet
 
-from calmoe.errors import InputError, about
+from calmoe.errors import InputError, about, shown
 from calmoe.files import legible
 from calmoe.formats.arrow import is_text, kind_of, plain
 from calmoe.formats.budget import CELL, Budget
+from calmoe.formats.classes import MOST_CLASSES
 from calmoe.formats.columns import listed
 from calmoe.formats.naming import Named
 from calmoe.formats.parquet import odd_columns, rows_of
@@ -73,14 +74,19 @@ class ParquetRows:
         return together.hexdigest()
 
     def distinct(self, column: str) -> np.ndarray:
-        """The different values of a column, sorted."""
+        """The different values of a column of labels, sorted; more than there can be classes are refused."""
         seen: set[object] = set()
         for file in self.files:
-            with _reading(file.path) as stream:
+            with about(legible(file.path)), _reading(file.path) as stream:
                 reader = parquet.ParquetFile(stream, buffer_size=BUFFER)
                 for batch in reader.iter_batches(MOST_ROWS, columns=[column], use_threads=False):
                     values = compute.unique(batch.column(0))
                     seen |= set(plain(column, pyarrow.chunked_array([values]), Budget(PER_BATCH)).tolist())
+                    if len(seen) > MOST_CLASSES:
+                        raise InputError(
+                            f"labels {shown(column)} have more than {MOST_CLASSES:,} different values: name "
+                            "another column"
+                        )
         return np.unique(np.array(list(seen)))
 
     def batches(self, first: int, last: int, most: int = MOST_ROWS) -> Iterator[tuple[int, Named]]:

@@ -52,7 +52,7 @@ def is_loss(error: Exception) -> bool:
 
 
 def _part(ranks: Ranks) -> None:
-    """Go apart in order: the leader says that it is over, and all know it before one leaves.
+    """Go apart in order: the leader says that it is over, unless all know, and all do before one leaves.
 
     Where that cannot be, as a follower failed or the leader did within an order, the process just ends. The
     others then have lost it.
@@ -60,7 +60,8 @@ def _part(ranks: Ranks) -> None:
     if ranks.at_work or not (ranks.leads or ranks.over):
         return
     with suppress(RuntimeError):  # lost at the very end: all is done
-        ranks.order("end")
+        if not ranks.over:
+            ranks.order("end")
         ranks.meet()
         disconnect()
 

@@ -5,9 +5,10 @@ they wait for its orders and do their share of every step. Orders are JSON, on t
 way there is: NCCL between GPUs, gloo between CPUs.
 """
 
+import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -31,7 +32,7 @@ class Ranks:
         self.group = group  # of tensors
         self.words = words  # of orders, through gloo
         self.at_work = False  # whether the followers are within an order, and hear no other
-        self.over = False  # whether this follower has heard the last order
+        self.over = False  # whether this rank knows, as all others do, that no order follows
 
     @property
     def leads(self) -> bool:
@@ -64,7 +65,7 @@ class Ranks:
             data = torch.frombuffer(bytearray(json.dumps({"do": name, **facts}).encode()), dtype=torch.uint8)
             dist.broadcast(torch.tensor(len(data)), 0, group=self.words)
             dist.broadcast(data, 0, group=self.words)
-            self.at_work = name not in ("begin", "end")
+            self.at_work = name != "end"
 
     def heard(self) -> dict[str, Any]:
         """The leader's next order, as a follower hears it."""
@@ -100,6 +101,20 @@ class Ranks:
         """Wait until every rank is here, however long its data take."""
         if self.several:
             dist.barrier(group=self.words)
+
+    def meet_alike(self, facts: Mapping[str, str]) -> None:
+        """Meet; every rank refuses where one has other facts, which go by what a message calls them."""
+        if not self.several:
+            return
+        digests = [list(hashlib.sha256(fact.encode()).digest()) for fact in facts.values()]
+        own = torch.tensor(digests, dtype=torch.uint8)
+        everyones = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(everyones, own, group=self.words)
+        for name, rows in zip(facts, torch.stack(everyones, dim=1), strict=True):
+            others = (rows != rows[0]).any(dim=1).nonzero()
+            if len(others):
+                rank, self.at_work, self.over = int(others[0]), False, True
+                raise InputError(f"rank {rank} has other {name} than rank 0: give all ranks the same")
 
     # --- tensors
 

@@ -96,8 +96,11 @@ class Trainer:
         self.steps: dict[tuple[object, ...], Callable[[], None]] = {}
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
-        ranks.meet()
+        if ranks.several:
+            trained_on, everything = dataset.training_fingerprint(), dataset.fingerprint()
+            ranks.meet_alike({"training data": trained_on, "data": everything})
         self.layout = make_layout(training.sharding, ranks, device)
+        ranks.finish_order()  # to begin: a leader that fails before just ends, and is missed at the meeting
 
     def for_settings(self, model: ModelSettings, training: TrainingSettings) -> "Trainer":
         """This trainer with other settings, as a sweep has them: data, buffers and models built are shared.

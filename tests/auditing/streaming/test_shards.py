@@ -140,6 +140,21 @@ def test_a_forged_file_is_refused(folder, change):
     assert "2.sums: " in refused("audit-merge", path)
 
 
+@pytest.mark.parametrize(
+    "place", [[1, 10**9], [1, "x"], [0, 0], [4, 3], [True, 3], [2.0, 3], [2, 2], [2], [2, 3, 3], None]
+)
+def test_a_forged_place_is_refused(folder, place):
+    path = folder / "2.sums"
+    tensors, notes = read_tensors(path)
+    arrays, header = {name: each.numpy() for name, each in tensors.items()}, json.loads(notes["calmoe"])
+    header = {**header, "place": place}
+    del header["digest"]
+    note = json.dumps(header | {"digest": _digest(header, arrays)})
+    path.write_bytes(safetensors.numpy.save(arrays, {"calmoe": note}))
+    with pytest.raises(InputError, match=r"2\.sums: "):
+        Shard.load(path)
+
+
 def test_bad_options_are_refused_before_the_work(folder):
     files, out = sorted(folder.glob("*.parquet")), folder / "x.sums"
     for shard in ("0/3", "4/3", "3", "a/b", "1/0", "-1/3"):

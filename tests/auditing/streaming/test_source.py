@@ -10,7 +10,7 @@ from pyarrow import parquet
 from calmoe.auditing.streaming.source import Source
 from calmoe.errors import InputError
 from calmoe.formats import Columns
-from calmoe.formats.parquet_rows import ParquetRows
+from calmoe.formats.parquet_rows import MOST_ROWS, ParquetRows
 from calmoe.reading import read_with
 from streaming_tables import part, random_predictions, write
 
@@ -152,6 +152,15 @@ def test_what_is_no_parquet_file_is_refused(tmp_path):
     ):
         with pytest.raises(InputError, match=f"{name}: {said}"):
             ParquetRows([tmp_path / name])
+
+
+def test_labels_of_too_many_values_are_refused_before_all_are_read(tmp_path):
+    rows = 3 * MOST_ROWS
+    half = np.full(rows, 0.5)
+    path = table(tmp_path / "a.parquet", cat=half, dog=half, label=np.arange(rows))
+    with pytest.raises(InputError, match=r"a\.parquet: labels 'label'") as refusal:
+        Source([path], Columns(probs=("cat", "dog")))
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_file_cut_short_is_refused(tmp_path):

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,7 +132,7 @@ class Shard:
                 raise InputError("damaged: run `calmoe audit-shard` again")
             try:
                 return _shard(header, arrays)
-            except (KeyError, TypeError, IndexError, AttributeError, ValueError, ZeroDivisionError):
+            except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError):
                 raise InputError("not what `calmoe audit-shard` writes: run it again") from None
 
 
@@ -151,7 +152,8 @@ def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
         if number in names:
             raise InputError(f"{names[number]} and {name} are both shard {number}: give each one once")
         names[number] = name
-    missing = [number for number in range(1, first.place.shards + 1) if number not in names]
+    absent = (number for number in range(1, first.place.shards + 1) if number not in names)
+    missing = [*islice(absent, 7)]  # a file may say that there are a billion
     if missing:
         listed = ", ".join(map(str, missing[:6])) + (", …" if len(missing) > 6 else "")
         raise InputError(
@@ -234,7 +236,18 @@ def _shard(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard
     expected = shapes(classes, experts, task.of, task.bins)
     if {name: values.shape for name, values in {**sums.totals, **sums.peaks}.items()} != expected:
         raise ValueError("other shapes")
-    return Shard(task=task, place=Place(*header["place"]), sums=sums, sample=sample)
+    return Shard(task=task, place=_place(header["place"], task.rows, sums.rows), sums=sums, sample=sample)
+
+
+def _place(given: list[int], rows: int, counted: int) -> Place:
+    """The place of a shard that has counted so many of a table's rows."""
+    place = Place(*given)
+    if any(type(value) is not int for value in place) or not 1 <= place.number <= place.shards:
+        raise ValueError("no place")
+    first, last = place.bounds(rows)
+    if counted != last - first:
+        raise ValueError("other rows")
+    return place
 
 
 def _sample(columns: list[str], arrays: Mapping[str, np.ndarray], metadata: dict[str, Any]) -> Sample:

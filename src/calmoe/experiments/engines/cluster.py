@@ -99,9 +99,8 @@ class Cluster:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
             if self.starts:
-                cores = (
-                    None if self.jobs is None else max(1, math.ceil(self.jobs * (self.resources.cores or 1)))
-                )
+                each = self._cores(torch.get_num_threads())  # a node has as many threads, or one
+                cores = None if self.jobs is None else max(1, math.ceil(self.jobs * each))
                 self.ray.init(include_dashboard=False, num_cpus=cores, **quiet)
             else:
                 self.ray.init(address=self.address, **quiet)
@@ -109,11 +108,15 @@ class Cluster:
             line = " ".join(str(error).split())[:200]
             raise InputError(f"there is no Ray at {self.address or 'RAY_ADDRESS'} ({line})") from None
 
+    def _cores(self, threads: int) -> float:
+        """Of a node with so many threads."""
+        return float(threads) if self.resources.cores is None else self.resources.cores
+
     def _needs(self, work: Work) -> dict[str, float]:
         """The resources of a node, as Ray names them."""
         cuda, asked = work.device.type == "cuda", self.resources
         needs = {
-            "CPU": float(work.threads) if asked.cores is None else asked.cores,
+            "CPU": self._cores(work.threads),
             "GPU": float(cuda) if asked.gpus is None else asked.gpus,
             "memory": (asked.memory or 0) * 1e9,
         }
@@ -137,7 +140,7 @@ class Cluster:
         needs = self._needs(work)
         self._check_room(needs, watcher)
         schedule = Schedule(nodes, opened, watcher, RETRIES)
-        text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text()
+        text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text(opened.record.weights)
         tasks = _Tasks(self.ray, schedule, self.ray.put(text), needs)
         try:
             tasks.work(self.jobs or MOST_SUBMITTED)

@@ -27,15 +27,15 @@ class Local:
     def train(self, nodes: Sequence[Node], work: Work, opened: Run, watcher: Watcher) -> dict[str, str]:
         """Train the nodes in order; one that diverges is named, with the reason, and the others go on."""
         trainer = work.trainer
-        failed: dict[str, str] = {}
+        failed: dict[str, tuple[Node, str]] = {}  # by key: warm-ups of several points have one name
         for node in nodes:
-            if node.parent is not None and str(node.parent) in failed:
-                failed[str(node)] = "its warm-up diverged"
+            if node.parent is not None and node.parent.key in failed:
+                failed[node.key] = (node, "its warm-up diverged")
                 continue
             try:
                 train_node(node, trainer, opened.folder, watcher, work.spec.keep_weights)
                 opened.note_finished(node)
             except Diverged as error:
-                failed[str(node)] = str(error)
+                failed[node.key] = (node, str(error))
             watcher.end(node)
-        return failed
+        return {str(node): reason for node, reason in failed.values()}

@@ -49,7 +49,7 @@ class Processes:
         """Train the nodes, as many at once as there are jobs."""
         _note_crowd(self.jobs, work, watcher)
         schedule = Schedule(nodes, opened, watcher, RETRIES)
-        text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text()
+        text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text(opened.record.weights)
         nursery, self.nursery = self.nursery or Nursery(), None
         try:
             nursery.begin(text, opened.folder.lock)

@@ -21,7 +21,7 @@ from calmoe.origins import SESSION
 from calmoe.plugins import load_plugin
 from calmoe.training.ranks import ALONE, Ranks
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
-from calmoe.training.trainer import Trainer
+from calmoe.training.trainer import Trainer, check_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,11 @@ class Work:
         model, training = self.spec.model, self.spec.training
         return Trainer(self.dataset, model, training, self.device, **often, ranks=self.ranks)
 
-    def as_text(self) -> str:
-        """JSON from which another process makes the same work with `from_text`."""
+    def as_text(self, weights: str) -> str:
+        """JSON from which another process makes the same work with `from_text`.
+
+        weights: the digest of pretrained weights that the nodes' keys hold.
+        """
         plugins = plugins_of(self.spec)
         for plugin in plugins:
             if plugin.origin == SESSION:
@@ -52,9 +55,11 @@ class Work:
                     f"the {plugin} was registered in this session, where no other process finds it: "
                     "put it into a file and load that with --plugin or calmoe.plugins.load_plugin"
                 )
+        model = replace(self.spec.model, weights=_absolute(self.spec.model.weights))
         return json.dumps(
             {
-                "spec": replace(self.spec, seeds=self.spec.seeds[:1]).as_table(),
+                "spec": replace(self.spec, model=model, seeds=self.spec.seeds[:1]).as_table(),
+                "weights": weights,
                 "data": None if self.data is None else str(self.data.absolute()),
                 "device": self.device.type,
                 "threads": self.threads,
@@ -85,6 +90,8 @@ class Work:
         for name in ("training_fingerprint", "fingerprint"):
             if getattr(dataset, name)() != given[name]:
                 raise InputError("a worker has other data than this machine: they must be the same for all")
+        if spec.model.weights and check_weights(spec.model, dataset.input_shape) != given["weights"]:
+            raise InputError("a worker has other weights than this machine: they must be the same for all")
         return cls(
             spec=spec,
             dataset=dataset,
@@ -128,6 +135,12 @@ def node_from_json(values: dict[str, Any]) -> Node:
             "training": TrainingSettings(**values["training"]),
         }
     )
+
+
+def _absolute(weights: str) -> str:
+    """Where the weights lie, for a process in another folder; a name on the hub stays as it is."""
+    path = Path(weights).expanduser()
+    return str(path.absolute()) if weights and path.exists() else weights
 
 
 def _version() -> str:
