@@ -21,7 +21,7 @@ from calmoe.predictions import Predictions
 __all__ = ["FEWEST", "TITLES", "Candidate", "Compared", "Repair", "TooFewRows", "repair"]
 
 FEWEST = 200  # rows: with fewer there is nothing to choose from
-FEWEST_WRONG = 20  # of them: where errors are rarer, losses of rows not seen decide what a repair is worth
+FEWEST_WRONG = 20  # of them, or expected: where errors are rare, rows not seen decide what a repair is worth
 
 
 class TooFewRows(InputError):
@@ -140,7 +140,7 @@ def repair(
         raise TooFewRows(f"there are {possible} rows{zero}: choosing a repair needs {FEWEST}")
     wrong = int((predictions.output.predicted != labels).sum())
     expected = float((1 - predictions.output.confidence.double()).sum())
-    if min(wrong, expected) < FEWEST_WRONG:
+    if max(wrong, expected) < FEWEST_WRONG:
         raise TooFewRows(
             f"{wrong} rows are wrong and {expected:.0f} are expected to be: choosing a repair needs "
             f"{FEWEST_WRONG}"
