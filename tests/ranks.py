@@ -1,6 +1,8 @@
 """What each of two processes does in tests of distributed code; these processes import it from here."""
 
 import sys
+import time
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -26,9 +28,24 @@ OBJECTIVES = {
 SPLITS = {"uneven": (23, 17), "one empty": (40, 0)}  # ranks need not have equal batches
 
 
-def on_two_processes(function, arguments):
-    """function(rank, *arguments) in both."""
-    mp.start_processes(function, arguments, nprocs=2, start_method=server().get_start_method())
+LATE = 120  # seconds
+
+
+def on_processes(size, function, arguments):
+    """function(rank, *arguments) in `size` processes; a test that hangs fails."""
+    method, deadline = server().get_start_method(), time.monotonic() + LATE
+    context = mp.start_processes(function, arguments, nprocs=size, join=False, start_method=method)
+    while not context.join(timeout=1):
+        if time.monotonic() > deadline:
+            for process in context.processes:
+                process.kill()
+            raise AssertionError(f"{function.__name__} hangs")
+
+
+def part():
+    """Leave the group together. What uses it must be gone by then: it may wait for the other for ever."""
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def problem():
@@ -59,7 +76,8 @@ def work(rank, init_file, results):
         assert not tilt.requires_grad  # a gradient through a rank's slice alone would be wrong
         saved[f"{split}/tilt"] = tilt
     torch.save(saved, f"{results}/{rank}.pt")
-    dist.destroy_process_group()
+    del ddp
+    part()
 
 
 def sharpen(rank, init_file, results):
@@ -70,10 +88,13 @@ def sharpen(rank, init_file, results):
     x, y = all_x.split((23, 17))[rank], all_y.split((23, 17))[rank]
     saved = {}
     for name in ("erm", "robust"):
-        sharp_gradients(lambda name=name: OBJECTIVES[name](ddp(x), y, dist.group.WORLD), head, rho=0.3)
+        sharp_gradients(
+            lambda name=name, ddp=ddp: OBJECTIVES[name](ddp(x), y, dist.group.WORLD), head, rho=0.3
+        )
         saved[name] = [p.grad.clone() for p in head.parameters()]
     torch.save(saved, f"{results}/{rank}.pt")
-    dist.destroy_process_group()
+    del ddp
+    part()
 
 
 def stream(rank, address, without, probs, labels, queue):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from calmoe.objectives import ERM, tilt_weights
-from ranks import OBJECTIVES, SPLITS, on_two_processes, problem, work
+from ranks import OBJECTIVES, SPLITS, on_processes, problem, work
 
 pytestmark = pytest.mark.slow  # starting two processes takes seconds
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow  # starting two processes takes seconds
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    on_two_processes(work, (str(folder / "init"), str(folder)))
+    on_processes(2, work, (str(folder / "init"), str(folder)))
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

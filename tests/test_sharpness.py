@@ -9,7 +9,7 @@ from calmoe import MixtureClassifier, MixtureHead
 from calmoe.errors import InputError
 from calmoe.objectives import ERM, EntropicRisk, RobustFiltered, RobustMoE, brier
 from calmoe.sharpness import ascent, sharp_gradients
-from ranks import on_two_processes, problem, sharpen
+from ranks import on_processes, problem, sharpen
 from strategies import seeds
 
 OBJECTIVES = [ERM(), RobustMoE(2.0), RobustMoE(2.0, loss=brier), RobustFiltered(2.0), EntropicRisk(2.0)]
@@ -78,7 +78,7 @@ def test_micro_batches_of_a_tilted_objective_go_by_their_weights():
 
 
 def test_two_processes_equal_one(tmp_path):
-    on_two_processes(sharpen, (str(tmp_path / "init"), str(tmp_path)))
+    on_processes(2, sharpen, (str(tmp_path / "init"), str(tmp_path)))
     head, x, y = problem()
     for name, objective in (("erm", ERM()), ("robust", RobustMoE(2.0))):
         expected = reference(head, x, y, objective, 0.3)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 
 from calmoe.backbones import Backbone
@@ -138,11 +137,6 @@ def stop_and_diverge(ranks, folder):
         trainer.train(stage, 1, replace(start, tensors=start.tensors | bad))
     ranks.order("end")
     return {"whole": whole.tensors, "resumed": resumed.tensors}
-
-
-def on_processes(size, function, arguments):
-    """function(rank, *arguments) in `size` processes."""
-    mp.start_processes(function, arguments, nprocs=size, start_method=server().get_start_method())
 
 
 # --- commands, as torchrun would start them

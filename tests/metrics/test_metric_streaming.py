@@ -11,7 +11,7 @@ import torchmetrics
 from calmoe.errors import InputError
 from calmoe.metrics import CalibrationError, ece
 from forked import server
-from ranks import on_two_processes, stream
+from ranks import on_processes, stream
 
 WITHOUT_TORCHMETRICS = """
 import sys
@@ -95,7 +95,7 @@ def test_two_processes_are_one(without, cut, sample, tmp_path):
     probs, labels = sample
     queue = server().SimpleQueue()
     parts = [probs[:cut], probs[cut:]], [labels[:cut], labels[cut:]]
-    on_two_processes(stream, (f"file://{tmp_path}/meet", without, *parts, queue))
+    on_processes(2, stream, (f"file://{tmp_path}/meet", without, *parts, queue))
     for values in (queue.get(), queue.get()):
         assert values == pytest.approx([ece(probs, labels)] * 2, abs=1e-12)
 

@@ -6,8 +6,9 @@ import torch
 from calmoe.errors import InputError
 from calmoe.training.batch_norm import over_ranks
 from calmoe.training.ranks import Ranks
+from ranks import on_processes
 from sizes import at_size
-from training_ranks import GROUPS, on_processes, train_on_ranks, trained_group
+from training_ranks import GROUPS, train_on_ranks, trained_group
 
 TOLERANCE = {"float64": 1e-9, "sharded": 1e-9, "float32": 1e-5}
 
