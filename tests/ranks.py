@@ -2,7 +2,6 @@
 
 import sys
 import time
-from functools import partial
 
 import torch
 import torch.distributed as dist
