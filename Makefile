@@ -1,5 +1,5 @@
 # `make run`: the default experiment, up to runs/digits/report/report.html.
-# `make test`: lint, types, import contract, and all tests with small simulations; 9 minutes on two cores, setup included.
+# `make test`: lint, types, import contract, and all tests with small simulations; 7 minutes on two cores, setup included.
 # `make test-slow`: the same with simulations at full size; longer.
 # `make attack`: hostile files, folders and options, and one table of what got through: nothing.
 # `make docs`: the site, docs/_build/html/index.html; a warning or a dead link is an error.

@@ -133,6 +133,9 @@ def skill_line(verdict: Verdict) -> str:
     return f"{worth}. It is {text}." if ":" in worth else f"{worth}: {text}."
 
 
+SIDES = {"too high": " (too sure)", "too low": " (not sure enough)", "both ways": ""}
+
+
 def groups_line(verdict: Verdict) -> str | None:
     """For whom the probabilities are not true; None where the file names no groups."""
     if not verdict.grouped:
@@ -140,9 +143,13 @@ def groups_line(verdict: Verdict) -> str | None:
     few = verdict.groups_unknown
     known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
     if verdict.groups_worse:
-        worse = [f"{group.name}, off {between(group.ece)}" for group in verdict.groups_worse[:3]]
+        worse = [
+            f"{group.name}{SIDES[group.side]}, off {between(group.ece)}" for group in verdict.groups_worse[:3]
+        ]
         more = len(verdict.groups_worse) - 3
-        return f"worst for {'; '.join([*worse, f'{more} more'] if more > 0 else worse)}.{known}"
+        others = tuple(group for group in verdict.groups_off if group not in verdict.groups_worse)
+        also = f" Not true for {_names(others)} either." if others else ""
+        return f"worst for {'; '.join([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
     if verdict.groups_off:
         return f"not true for {_names(verdict.groups_off)}.{known}"
     if verdict.truth == "off":
@@ -177,7 +184,7 @@ def threat_line(verdict: Verdict) -> str:
     line, group = _shift_line(verdict), next(iter(verdict.groups_off), None)
     if group is None or verdict.fragility == "fragile":
         return line
-    return f"more rows of {group.name}, which are off {between(group.ece)}. Otherwise {line}"
+    return f"more rows of {group.name}, which are off {between(group.ece)}. Apart from that: {line}"
 
 
 def _shift_line(verdict: Verdict) -> str:
@@ -190,7 +197,7 @@ def _shift_line(verdict: Verdict) -> str:
         return f"a shift in the mix of rows. {size}, the error can reach {low} or more."
     lead = "no shift that was tried" if verdict.fragility == "steady" else "not decided"
     if verdict.fragility == "steady" and verdict.truth == "off" and not verdict.slight:
-        lead = "they are off already, and no shift that was tried doubles that"
+        lead = "other mixes of rows make it worse, but none that was tried twice as bad"
     return f"{lead}. {size}, the worst mix found is off by {value} ({low.split()[0]} to {high.split()[0]})."
 
 
