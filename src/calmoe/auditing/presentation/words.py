@@ -195,7 +195,8 @@ def _shift_line(verdict: Verdict) -> str:
     value, low, high = (points(max(number, 0.0)) for number in verdict.worst[:3])
     if verdict.fragility == "fragile":
         return f"a shift in the mix of rows. {size}, the error can reach {low} or more."
-    lead = "no shift that was tried" if verdict.fragility == "steady" else "not decided"
+    undecided = "not decided, these rows are too few to tell"
+    lead = "no shift that was tried" if verdict.fragility == "steady" else undecided
     if verdict.fragility == "steady" and verdict.truth == "off" and not verdict.slight:
         lead = "other mixes of rows make it worse, but none that was tried twice as bad"
     return f"{lead}. {size}, the worst mix found is off by {value} ({low.split()[0]} to {high.split()[0]})."
@@ -223,8 +224,9 @@ def action_line(verdict: Verdict) -> str:
     kind, mended = verdict.action.kind, verdict.mended
     if kind == "repair" and mended is not None:
         # without its name: where two repairs gain as much, another seed of the audit chooses the other
-        gain = "leaves" if verdict.truth == "off" else "lowers the log loss and leaves"
-        return f"Repair them: the best repair found {gain} them off {between(mended.after)} on new rows."
+        gain = "" if verdict.truth == "off" else ", and a lower log loss"
+        now, then = between(mended.before), between(mended.after)
+        return f"Repair them. Off {now} as they are, {then} after the best repair found{gain}, on new rows."
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
     if kind == "collect":
