@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 from scipy.sparse import csr_array
+from torch import Tensor
 
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.statistics.estimates import RARE, Estimate, ece_from
@@ -39,28 +40,54 @@ def celled_gap(
     >>> round(celled_gap([(index, value, 0 * value)], 2, 100).value, 2)  # half 0.1 off, half 0.2
     0.15
     """
-    gaps, squares, expected, counts = (np.zeros(size) for _ in range(4))
-    products = csr_array((size, size))
-    stride, taken, offset = -(-rows // ROWS), 0, 0
+    sums, products = np.zeros((4, size)), Products(size)
+    stride, offset = -(-rows // ROWS), 0
     for cells, values, noise in chunks:
-        for total, added in (
-            (gaps, values),
-            (squares, values**2),
-            (expected, noise),
-            (counts, values * 0 + 1),
-        ):
-            total += np.bincount(cells.ravel(), added.ravel(), minlength=size)
+        sums += in_cells((cells, values, noise), size)
         some = slice((-offset) % stride, None, stride)
         offset += len(cells)
-        picked, worth = cells[some], values[some]
-        ends = np.arange(0, picked.size + 1, picked.shape[1])
-        table = csr_array((worth.ravel(), picked.ravel(), ends), shape=(len(picked), size))
-        taken += len(picked)
-        products = products + table.T @ table if size <= MOST_GAPS else products
-    used = np.flatnonzero(counts)
-    gaps, squares, expected, counts = (total[used] / rows for total in (gaps, squares, expected, counts))
-    if size <= MOST_GAPS:
-        covariance = products[used][:, used].toarray() / taken - np.outer(gaps, gaps)
+        products.add(cells[some], values[some])
+    return gap_of_sums(sums, products, rows, level, unit=unit)
+
+
+def in_cells(cells: Cells, size: int) -> np.ndarray:
+    """Σ v, Σ v², Σ noise and rows of each cell. [4, size]"""
+    index, values, noise = (part.ravel() for part in cells)
+    parts = (values, values**2, noise, None)
+    return np.stack([np.bincount(index, part, minlength=size).astype(np.float64) for part in parts])
+
+
+class Products:
+    """The mean over some rows of what a row adds to one cell times what it adds to another."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.total, self.rows = size, csr_array((size, size)), 0
+
+    @property
+    def few(self) -> bool:
+        """Whether the cells are few enough for their correlations to count."""
+        return self.size <= MOST_GAPS
+
+    def add(self, cells: np.ndarray, values: np.ndarray) -> None:
+        """Rows, [n, P] each: their cells, and what they add to them."""
+        if self.few:
+            ends = np.arange(0, cells.size + 1, cells.shape[1])
+            table = csr_array((values.ravel(), cells.ravel(), ends), shape=(len(cells), self.size))
+            self.total, self.rows = self.total + table.T @ table, self.rows + len(cells)
+
+    def between(self, used: np.ndarray) -> np.ndarray:
+        """Of each two of the cells `used` [U]. [U, U]"""
+        return np.asarray(self.total[used][:, used].toarray()) / max(self.rows, 1)
+
+
+def gap_of_sums(
+    sums: np.ndarray, products: Products, rows: int, level: float, *, unit: float = 1.0
+) -> Estimate:
+    """`celled_gap`, from the sums of all rows in cells [4, size] and the products of some."""
+    used = np.flatnonzero(sums[3])
+    gaps, squares, expected, counts = sums[:, used] / rows
+    if products.few:
+        covariance = products.between(used) - np.outer(gaps, gaps)
     else:
         covariance = np.diag(squares - gaps**2)
     imagined = np.maximum(squares / counts, 0.05 * unit**2) / rows
@@ -73,43 +100,43 @@ def celled_gap(
     return ece_from(gaps, covariance / rows, level)
 
 
+# --- cells that overlap: a row lies in one a class, or one an expert ----------------------------------------
+
+
+def cells_of_classes(log_probs: Tensor, labels: Tensor, bins: int) -> Cells:
+    """For each row and class: its bin, what the row adds to the class-wise ECE, and the expected variance."""
+    probs, classes = log_probs.double().exp().clamp(max=1), log_probs.shape[1]
+    gaps = -subtract_label(probs, labels).numpy() / classes
+    noise = (probs * (1 - probs)).numpy() / classes**2
+    return (width_bins(probs, bins) + bins * torch.arange(classes)).numpy(), gaps, noise
+
+
+def cells_of_experts(confidence: np.ndarray, outcome: np.ndarray, routing: np.ndarray, bins: int) -> Cells:
+    """For each row and expert: its bin, what the row adds to the experts' ECE, and the expected variance."""
+    own, weight = confidence.astype(np.float64), routing.astype(np.float64)
+    index = width_bins(torch.as_tensor(confidence), bins).numpy() + bins * np.arange(own.shape[1])
+    return index, weight * (outcome - own), weight**2 * own * (1 - own)
+
+
 def classwise(predictions: Predictions, *, bins: int = BINS, level: float = LEVEL) -> Estimate:
     """The mean over classes of Σ_b |E[(1[y = c] − p_c) 1_b]|: the class-wise ECE of the population."""
-    labels, classes = predictions.known_labels, predictions.num_classes
-
-    def chunks() -> Iterator[Cells]:
-        offset = bins * torch.arange(classes)
-        for start in range(0, len(predictions), CHUNK):
-            rows = slice(start, start + CHUNK)
-            probs = predictions.output.log_probs[rows].double().exp().clamp(max=1)
-            gaps = -subtract_label(probs, labels[rows]).numpy() / classes
-            noise = (probs * (1 - probs)).numpy() / classes**2
-            yield (width_bins(probs, bins) + offset).numpy(), gaps, noise
-
-    return celled_gap(chunks(), classes * bins, len(predictions), level, unit=1 / classes)
+    logs, labels, classes = predictions.output.log_probs, predictions.known_labels, predictions.num_classes
+    chunks = (cells_of_classes(logs[rows], labels[rows], bins) for rows in _chunks(len(predictions)))
+    return celled_gap(chunks, classes * bins, len(predictions), level, unit=1 / classes)
 
 
 def experts_gap(configurations: Configurations, *, bins: int = BINS, level: float = LEVEL) -> Estimate:
     """Σ_k Σ_b |E[r_k D_k 1_b]|: the experts' ECE on their views, averaged by their shares E[r_k]."""
-    experts = configurations.num_experts
-    assert configurations.own_outcome is not None
-    right = configurations.own_outcome
+    own, right, routing = configurations.own_confidence, configurations.own_outcome, configurations.routing
+    assert right is not None
+    chunks = (
+        cells_of_experts(own[rows], right[rows], routing[rows], bins) for rows in _chunks(len(configurations))
+    )
+    return celled_gap(chunks, configurations.num_experts * bins, len(configurations), level)
 
-    def chunks() -> Iterator[Cells]:
-        for start in range(0, len(configurations), CHUNK):
-            rows = slice(start, start + CHUNK)
-            own, routing = (
-                part[rows].astype(np.float64)
-                for part in (configurations.own_confidence, configurations.routing)
-            )
-            index = width_bins(torch.as_tensor(configurations.own_confidence[rows]), bins).numpy()
-            yield (
-                index + bins * np.arange(experts),
-                routing * (right[rows] - own),
-                routing**2 * own * (1 - own),
-            )
 
-    return celled_gap(chunks(), experts * bins, len(configurations), level)
+def _chunks(rows: int) -> Iterator[slice]:
+    return (slice(start, start + CHUNK) for start in range(0, rows, CHUNK))
 
 
 def smooth(

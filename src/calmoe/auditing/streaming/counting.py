@@ -5,10 +5,10 @@ import torch
 
 from calmoe.auditing.audit_report import farthest_from_experts
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.statistics.gaps import Cells
+from calmoe.auditing.statistics.gaps import Cells, cells_of_classes, cells_of_experts, in_cells
 from calmoe.auditing.streaming.from_sums import WeightedGaps
 from calmoe.auditing.streaming.sums import MOST, GroupColumn, Kind, Sums, Tally
-from calmoe.metrics.binned import subtract_label, width_bins
+from calmoe.metrics.binned import width_bins
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 
@@ -135,25 +135,11 @@ def _column(seen: Configurations, values: np.ndarray, index: np.ndarray, bins: i
 
 
 def classwise_cells(predictions: Predictions, bins: int) -> Cells:
-    """For each row and class: its bin, what the row adds to the class-wise ECE, and the expected variance."""
-    classes = predictions.num_classes
-    probs = predictions.output.log_probs.double().exp().clamp(max=1)
-    gaps = -subtract_label(probs, predictions.known_labels).numpy() / classes
-    noise = (probs * (1 - probs)).numpy() / classes**2
-    return (width_bins(probs, bins) + bins * torch.arange(classes)).numpy(), gaps, noise
+    """The cells of the class-wise ECE."""
+    return cells_of_classes(predictions.output.log_probs, predictions.known_labels, bins)
 
 
 def expert_cells(seen: Configurations, bins: int) -> Cells:
-    """For each row and expert: its bin, what the row adds to the experts' ECE, and the expected variance."""
+    """The cells of the experts' ECE."""
     assert seen.own_outcome is not None
-    own, routing = seen.own_confidence.astype(np.float64), seen.routing.astype(np.float64)
-    index = width_bins(torch.as_tensor(seen.own_confidence), bins).numpy()
-    offset = bins * np.arange(seen.num_experts)
-    return index + offset, routing * (seen.own_outcome - own), routing**2 * own * (1 - own)
-
-
-def in_cells(cells: Cells, size: int) -> np.ndarray:
-    """Σ v, Σ v², Σ noise and rows of each cell. [4, size]"""
-    index, values, noise = (part.ravel() for part in cells)
-    parts = (values, values**2, noise, None)
-    return np.stack([np.bincount(index, part, minlength=size).astype(np.float64) for part in parts])
+    return cells_of_experts(seen.own_confidence, seen.own_outcome, seen.routing, bins)

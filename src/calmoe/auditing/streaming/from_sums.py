@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from calmoe.auditing.statistics.estimates import RARE, Estimate, ece_from, normal
-from calmoe.auditing.statistics.gaps import MOST_GAPS, Cells
+from calmoe.auditing.statistics.gaps import Cells, Products, gap_of_sums
 from calmoe.auditing.streaming.sums import Tally
 
 
@@ -71,32 +70,11 @@ def binned_gap_from(sums: WeightedGaps, heaviest: np.ndarray, level: float, rare
     return ece_from(means, covariance / total**2, level)
 
 
-def products_of(chunks: Iterable[Cells], size: int) -> np.ndarray:
-    """The mean over some rows of what a row adds to one cell times what it adds to another. [size, size]"""
-    products, rows = csr_array((size, size)), 0
-    for cells, values, _ in chunks:
-        ends = np.arange(0, cells.size + 1, cells.shape[1])
-        table = csr_array((values.ravel(), cells.ravel(), ends), shape=(len(cells), size))
-        products, rows = products + table.T @ table, rows + len(cells)
-    return np.asarray(products.toarray()) / max(rows, 1)
-
-
 def celled_gap_from(
     sums: np.ndarray, some: Iterable[Cells], rows: int, level: float, *, unit: float = 1.0
 ) -> Estimate:
     """`celled_gap`, from sums of all rows in cells [4, size]; `some` rows give the correlations of cells."""
-    size = sums.shape[1]
-    used = np.flatnonzero(sums[3])
-    gaps, squares, expected, counts = sums[:, used] / rows
-    if size <= MOST_GAPS:
-        covariance = products_of(some, size)[np.ix_(used, used)] - np.outer(gaps, gaps)
-    else:
-        covariance = np.diag(squares - gaps**2)
-    imagined = np.maximum(squares / counts, 0.05 * unit**2) / rows
-    unseen = np.maximum(np.minimum(expected, RARE * unit**2 / rows) - squares, 0.0)
-    safe = squares - gaps**2 + imagined + unseen
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scale = np.divide(np.sqrt(safe), errors, out=np.zeros_like(errors), where=errors > 0)
-    covariance = covariance * np.outer(scale, scale)
-    np.fill_diagonal(covariance, safe)
-    return ece_from(gaps, covariance / rows, level)
+    products = Products(sums.shape[1])
+    for cells, values, _ in some if products.few else ():
+        products.add(cells, values)
+    return gap_of_sums(sums, products, rows, level, unit=unit)
