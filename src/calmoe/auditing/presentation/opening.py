@@ -10,6 +10,7 @@ from calmoe.auditing.presentation.words import (
     groups_line,
     headline,
     hidden_line,
+    next_step,
     skill_line,
     target_line,
     threat_line,
@@ -31,6 +32,7 @@ HIDES = {"hidden": "Yes: ", "nothing found": "No: "}
 def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html:
     """file: its name, for the command."""
     verdict = report.verdict
+    following = next_step(verdict)
     tone, chip = tone_of(verdict)
     questions = {
         "For whom not?": groups_line(verdict) or "the file names no groups: add a column to see.",
@@ -52,6 +54,7 @@ def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html
             answers=answers,
             action=explain(action_line(verdict)),
             words=command(verdict, file).split(" "),
+            following=(explain(following[0]), following[1].split(" ")) if following else None,
         )
     )
 

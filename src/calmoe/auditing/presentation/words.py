@@ -166,7 +166,8 @@ def hidden_line(verdict: Verdict) -> str | None:
     if verdict.hidden == "not looked at":
         return None
     if verdict.hidden == "nothing found":
-        return "nothing was found hidden behind the average."
+        beyond = "nothing beyond these groups" if verdict.groups_off else "nothing"
+        return f"{beyond} was found hidden behind the average."
     if verdict.hidden == "not decided":
         return "not decided: more rows would tell whether errors hide behind the average."
     by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
@@ -224,9 +225,14 @@ def action_line(verdict: Verdict) -> str:
     kind, mended = verdict.action.kind, verdict.mended
     if kind == "repair" and mended is not None:
         # without its name: where two repairs gain as much, another seed of the audit chooses the other
-        gain = "" if verdict.truth == "off" else ", and a lower log loss"
-        now, then = between(mended.before), between(mended.after)
-        return f"Repair them. Off {now} as they are, {then} after the best repair found{gain}, on new rows."
+        now, then = mended.before, mended.after
+        if then.high < now.value:
+            falls = f"the error falls from {points(now.value)} to {points(max(then.value, 0.0))}"
+            return f"Repair them: on new rows {falls} ({points(then.high)} at most)."
+        return (
+            "Repair them: on new rows the probabilities are closer to what happens (a lower log loss), "
+            f"and off by {points(then.high)} at most."
+        )
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
     if kind == "collect":
@@ -243,6 +249,16 @@ def action_line(verdict: Verdict) -> str:
 def command(verdict: Verdict, file: str | None = None) -> str:
     """The recommended command, for this file."""
     return verdict.action.command.replace(FILE, shlex.quote(file)) if file else verdict.action.command
+
+
+def next_step(verdict: Verdict) -> tuple[str, str] | None:
+    """What follows the recommended command, and its own; None where nothing does."""
+    if verdict.action.kind != "repair":
+        return None
+    return (
+        "Then use it on new predictions, or on a model's folder, and audit rows that it has not seen:",
+        "calmoe apply calibrator.json NEW_ROWS --out repaired.csv",
+    )
 
 
 def summary_lines(verdict: Verdict, file: str | None = None) -> list[tuple[str, str]]:
