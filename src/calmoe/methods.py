@@ -35,7 +35,7 @@ HEADS = ("mixture", "single")
 GRADIENTS: dict[str, tuple[str, ...]] = {  # and the settings that they read
     "plain": (),
     "rectified": ("filter_fraction", "filter_variant"),
-    "sharp": ("rho",),
+    "sharp": ("rho", "sharp_every"),
 }
 POST_HOC = (None, "per_expert_temperature")
 MARKERS = ".ov^<>12348spP*hH+xXDd|_"
@@ -128,7 +128,7 @@ PACKAGED = {
             marker="*",
             head="single",
             gradient="sharp",
-            fixed={"rho": 0.2, "average": 0.0, "views": ALL_VIEWS},
+            fixed={"rho": 0.2, "sharp_every": 1, "average": 0.0, "views": ALL_VIEWS},
             pools_views=True,
         ),
         Method(

@@ -25,7 +25,7 @@ from calmoe.predictions import Predictions
 from calmoe.render.console import say_notes
 from calmoe.render.grid import Grid, Heading, estimate, label, signed
 from calmoe.training import check_model
-from calmoe.training.trainer import MOST_PARAMETERS
+from calmoe.training.building import MOST_PARAMETERS
 from command_line import calmoe, refused
 from strategies import random_output
 

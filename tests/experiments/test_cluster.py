@@ -1,10 +1,14 @@
 """`--engine ray`: a real Ray, started here, with two workers; one test, since every start takes seconds."""
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
+import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,11 +18,14 @@ import torch
 from calmoe.errors import InputError
 from calmoe.experiments.engines import cluster
 from calmoe.experiments.engines.cluster import Cluster, Resources, parse_resources
-from calmoe.experiments.runner import run
-from calmoe.experiments.spec import narrowed, with_settings
+from calmoe.experiments.runner import LOCAL, run
+from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from command_line import refused
 from run_folders import contents
+from sizes import at_size
+
+DIGITS = narrowed(load_preset("digits"), seeds=(42, 43))  # all eight methods, as `calmoe run digits` has them
 
 
 def descendants(process):
@@ -37,34 +44,107 @@ def title(process):
         return b""
 
 
+def tasks():
+    """The workers below this process that train now; between two nodes a worker has another title."""
+    return [each for each in descendants(os.getpid()) if title(each).startswith(b"ray::train_remotely")]
+
+
+@contextmanager
+def meanwhile(act):
+    """Beside what is inside, as long as that lasts: call `act` until it is true."""
+    over = threading.Event()
+
+    def work():
+        while not (over.is_set() or act()):
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield
+    over.set()
+    thread.join(timeout=10)
+
+
 @pytest.mark.slow
-def test_lost_workers_change_nothing(tiny, quiet, tmp_path, beginnings):
-    spec = narrowed(with_settings(tiny, ["epochs=12", "warmup=5"]), seeds=(42, 43))
-    assert run(spec, tmp_path / "alone", console=quiet).exit_code == 0
-    folder, killed = tmp_path / "run", []
+def test_neither_lost_workers_nor_ctrl_c_change_anything(tiny, quiet, tmp_path, beginnings):
+    """The digits plan on two workers of a Ray that is started here; they are killed in the middle.
+
+    Then the same again, which Ctrl-C ends in the middle: the Ray ends, and one process goes on.
+    """
+    plan = at_size(narrowed(with_settings(tiny, ["epochs=12", "warmup=5"]), seeds=(42, 43)), DIGITS)
+    alone, killed = tmp_path / "alone", []
+    assert run(plan, alone, console=quiet).exit_code == 0
+    starts = Cluster(jobs=2, checkpoint_seconds=0.0)
+    starts.device("cpu")
+    guest = Cluster(jobs=2, checkpoint_seconds=0.0)  # it finds a Ray, and leaves it
+
+    def went_on():
+        return any(epoch > node.stage.start for node, epoch in beginnings)  # from a checkpoint
 
     def kill():
-        while not any(folder.glob("nodes/*/state-*")):
-            time.sleep(0.005)
-        while not killed:  # between two nodes a worker has another title
-            for process in descendants(os.getpid()):
-                if title(process).startswith(b"ray::train_remotely"):
-                    os.kill(process, signal.SIGKILL)
-                    killed.append(process)
+        """One worker or both, where both nodes have new checkpoints; again if one was done just then."""
+        states = {*tmp_path.glob("run/nodes/*/state-*")}
+        new = {state.parent for state in states - seen if not (state.parent / "done.json").exists()}
+        if len(killed) < 3 and len(new) == 2 and len(workers := tasks()) == 2 and not went_on():
+            killed.append(workers)
+            seen.update(states)
+            for worker in workers[: at_size(1, 2)]:
+                os.kill(worker, signal.SIGKILL)
 
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    engine = Cluster(jobs=2, checkpoint_seconds=0.0)
-    outcome = run(spec, folder, engine=engine, console=quiet)
-    killer.join(timeout=10)
+    seen = set()
+    with meanwhile(kill):
+        outcome = run(plan, tmp_path / "run", engine=guest, console=quiet)
     assert killed
-    assert any(epoch > node.stage.start for node, epoch in beginnings)  # from a checkpoint
+    assert went_on()
     assert outcome.exit_code == 0
-    assert (folder / "results.jsonl").read_bytes() == (tmp_path / "alone" / "results.jsonl").read_bytes()
-    assert contents(folder) == contents(tmp_path / "alone")
-    assert not engine.ray.is_initialized()
-    assert RunFolder(folder).sessions()[0]["device"] == "Ray, 1 machine"
-    assert len(read_results(folder)) == len(spec.methods) * 2
+    results = (alone / "results.jsonl").read_bytes()
+    assert (tmp_path / "run" / "results.jsonl").read_bytes() == results
+    assert contents(tmp_path / "run") == contents(alone)
+    assert RunFolder(tmp_path / "run").sessions()[0]["device"] == "Ray, 1 machine"
+    assert len(read_results(tmp_path / "run")) == len(plan.methods) * len(plan.seeds)
+
+    def interrupt():
+        begun = any(tmp_path.glob("stopped/nodes/*/done.json"))
+        if begun:
+            os.kill(os.getpid(), signal.SIGINT)
+        return begun
+
+    with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
+        run(plan, tmp_path / "stopped", engine=starts, console=quiet)
+    assert not starts.ray.is_initialized()
+    assert not tasks()
+    assert not (tmp_path / "stopped" / "results.jsonl").exists()
+    assert run(plan, tmp_path / "stopped", console=quiet).exit_code == 0
+    assert (tmp_path / "stopped" / "results.jsonl").read_bytes() == results
+    assert contents(tmp_path / "stopped") == contents(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("send", at_size([], [os.kill, os.killpg]))  # to the command, or to all of its group
+def test_ctrl_c_ends_the_command_and_its_ray(send, quiet, tmp_path):
+    """In a process of its own, as a terminal starts it; resumed by one process, and by another Ray."""
+    options = [f"--set={setting}" for setting in ("epochs=12", "warmup=5")]
+    words = ["run", "digits", "--seeds=42", *options, f"--out={tmp_path / 'run'}", "--engine=ray", "--jobs=2"]
+    command = [sys.executable, "-m", "calmoe", *words]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    while not any(tmp_path.glob("run/nodes/*/done.json")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    below = descendants(process.pid)
+    send(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.startswith("stopped; the same command goes on")
+    assert said.count("\n") == 1
+    deadline = time.monotonic() + 30
+    while any(b"ray" in title(each) for each in below) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(b"ray" in title(each) for each in below)
+    shutil.copytree(tmp_path / "run", tmp_path / "again")
+    plan = narrowed(with_settings(load_preset("digits"), ["epochs=12", "warmup=5"]), seeds=(42,))
+    for folder, engine in (("alone", LOCAL), ("run", LOCAL), ("again", Cluster(jobs=2))):
+        assert run(plan, tmp_path / folder, engine=engine, console=quiet).exit_code == 0
+        assert contents(tmp_path / folder) == contents(tmp_path / "alone")
 
 
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
@@ -73,6 +153,8 @@ def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
         "run", "digits", "--engine", "ray", "--out", tmp_path / "run"
     )
     assert not (tmp_path / "run").exists()
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())["project"]
+    assert any(each.startswith("ray") for each in project["optional-dependencies"]["ray"])
 
 
 def test_options_of_a_cluster_are_for_a_cluster(tmp_path):

@@ -144,6 +144,16 @@ def test_what_a_method_fixes_no_setting_of_a_run_changes():
         make_sweep("rho", (0.1, 0.2)).variants(narrowed(spec, methods=("recommended",)))
 
 
+def test_sharp_steps_all_the_time_have_the_keys_of_before_they_could_be_rarer():
+    keys = [
+        [node.key for node in plan(settings, methods=("vanilla", "sharp"), seeds=(42,))]
+        for settings in ([], ["sharp_every=1"], ["sharp_every=2"])
+    ]
+    assert keys[0] == keys[1]
+    same = [first == last for first, last in zip(keys[0], keys[2], strict=True)]
+    assert same == [True, True, False, False]  # Vanilla MoE and its warm-up take no sharp step
+
+
 def test_the_nodes_of_a_seed_do_not_depend_on_other_seeds():
     methods = tuple(METHODS)
     together = plan(["forget_moments=true"], seeds=(7, 42, 2**32 - 1), methods=methods)

@@ -116,7 +116,7 @@ def test_without_tensorboard_no_folder_is_begun(tiny, quiet, tmp_path, monkeypat
 
 
 def test_a_finished_run_builds_no_model(finished, tiny, quiet, monkeypatch):
-    monkeypatch.setattr("calmoe.training.trainer.make_backbone", lambda *_: pytest.fail("built"))
+    monkeypatch.setattr("calmoe.training.building.make_backbone", lambda *_: pytest.fail("built"))
     assert run(tiny, finished, console=quiet).exit_code == 0
     show_plan(tiny, finished, console=quiet)
 

@@ -306,9 +306,11 @@ def test_pretrained_weights_replace_the_backbones_and_leave_the_head_to_the_seed
     assert all(torch.equal(loaded[name], scratch[name]) for name in heads)
 
 
-def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch):
+@pytest.mark.parametrize("every", [1, 2])
+def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch, every):
     """In float64, against `sharp_gradients` in a plain loop: weights, moments and batch norm's statistics."""
-    model, settings = ModelSettings(backbone="resnet18", stages=3), replace(SETTINGS, rho=0.3, batch=24)
+    model = ModelSettings(backbone="resnet18", stages=3)
+    settings = replace(SETTINGS, rho=0.3, batch=24, sharp_every=every)
     small = replace(digits, train=digits.train.take(np.arange(48)))
     normalise = Batches.normalise
     monkeypatch.setattr(Batches, "normalise", lambda self, inputs: normalise(self, inputs).double())
@@ -317,7 +319,7 @@ def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch):
         made = Trainer(small, model, settings, torch.device("cpu"))
         resident = Resident(made._build("mixture").double(), settings, made.device, half=False)
         made.losses = made.losses.double()
-        made.residents["mixture", settings.weight_decay, settings.precision] = resident
+        made.residents[model, "mixture", settings.weight_decay, settings.precision] = resident
         return made, resident
 
     trainer, _ = in_float64()
@@ -327,13 +329,13 @@ def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch):
     resident.load(start)
     resident.model.train()
     other._begin(42, 0, resident, settings)
-    for at in torch.arange(48).split(24):
+    for number, at in enumerate(torch.arange(48).split(24)):
         inputs, labels = other.batches.take(at)
         rows = other.batches.normalise(inputs)
         sharp_gradients(
             lambda rows=rows, labels=labels: RobustMoE(settings.eta)(resident.model(rows), labels),
             resident.model,
-            settings.rho,
+            0.0 if number % every else settings.rho,
         )
         resident.optimizer.step()
     for name, tensor in resident.tensors().items():
@@ -439,7 +441,7 @@ def test_convolutions_learn_on_a_cpu_as_in_a_plain_loop(digits, monkeypatch):
     monkeypatch.setattr(Batches, "normalise", lambda self, inputs: normalise(self, inputs).double())
     trainer = Trainer(small, model, settings, torch.device("cpu"))
     resident = Resident(trainer._build("mixture").double(), settings, trainer.device, half=False)
-    trainer.residents["mixture", settings.weight_decay, settings.precision] = resident
+    trainer.residents[model, "mixture", settings.weight_decay, settings.precision] = resident
     trainer.losses = trainer.losses.double()
     start = trainer.initial_state("mixture", 42)
     trained = trainer.train(stage(end=1), 42, start).tensors

@@ -28,7 +28,7 @@ def image_folder(name: str, data: Path | None) -> Path:
 def unpacked(name: str) -> str:
     """How a user gets a dataset of image folders."""
     return (
-        f"{name} is not downloaded (docs/run.md has more): unpack it to DIR/domain/class/image, "
+        f"{name} is not downloaded (docs/data.md has more): unpack it to DIR/domain/class/image, "
         f"then `calmoe run {name} --data DIR --target DOMAIN`"
     )
 

@@ -26,9 +26,11 @@ def unshared_epochs(nodes: Sequence[Node]) -> int:
     return sum(node.stage.end for node in nodes if node.method)
 
 
-def draw_plan(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
+def draw_plan(
+    nodes: Sequence[Node], done: Collection[str], title: str, diverged: Collection[str] = ()
+) -> Tree:
     """The plan, with what sharing saves and what is left to do."""
-    remaining = to_do(nodes, done)
+    remaining = to_do(nodes, {*done, *diverged})
     left = sum(node.epochs for node in remaining)
     tree = Tree(f"{escape(title)}: {_saving(nodes)}; {left} to do in {many(len(remaining), 'node')}")
     by_seed: dict[int, list[Node]] = {}
@@ -39,7 +41,7 @@ def draw_plan(nodes: Sequence[Node], done: Collection[str], title: str) -> Tree:
         branches: dict[str, Tree] = {}
         for node in of_seed:
             grown = branches[node.parent.key] if node.parent else branch
-            branches[node.key] = grown.add(_line(node, done))
+            branches[node.key] = grown.add(_line(node, done, diverged))
     return tree
 
 
@@ -48,10 +50,10 @@ def _saving(nodes: Sequence[Node]) -> str:
     return f"{unshared} epochs become {shared}" if shared < unshared else many(shared, "epoch")
 
 
-def _line(node: Node, done: Collection[str]) -> str:
+def _line(node: Node, done: Collection[str], diverged: Collection[str]) -> str:
     name = method_title(node.method) if node.method else f"{node.warmup_name} (ERM)"
     name += f", {node.value}" if node.value else ""
-    state = "  [green]done[/]" if node.key in done else ""
+    state = "  [green]done[/]" if node.key in done else "  [red]diverged[/]" if node.key in diverged else ""
     return f"{name}  [dim]epochs {node.stage.start}–{node.stage.end}  {node.key[:8]}[/]{state}"
 
 
@@ -81,4 +83,5 @@ def show_plan(
     if sweep:
         noun = "value" if len(sweep.settings) == 1 else "point"
         title += f" x {many(len(sweep.points), noun)} of {', '.join(sweep.settings)}"
-    console.print(draw_plan(opened.nodes_for(spec, sweep), opened.done, visible(title)))
+    nodes = opened.nodes_for(spec, sweep)
+    console.print(draw_plan(nodes, opened.done, visible(title), opened.diverged))

@@ -10,14 +10,13 @@ from rich.console import Console
 from calmoe.errors import InputError
 from calmoe.experiments.engines.work import Engine, Work
 from calmoe.experiments.evaluation import validation_nll
-from calmoe.experiments.plan import to_do
 from calmoe.experiments.preparation import describe_run, load_data
 from calmoe.experiments.run import Run
 from calmoe.experiments.runner import LOCAL
 from calmoe.experiments.same_run import joined
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import RunFolder
-from calmoe.experiments.sweep import Sweep
+from calmoe.experiments.sweep import Point, Sweep
 from calmoe.experiments.watcher import Watcher
 from calmoe.render.console import make_console, say_notes
 from calmoe.threads import threads
@@ -59,6 +58,7 @@ class OpenSweep:
         self.trains = False  # whether this session stands in the folder's environment.json
         self.checked: dict[str, dict[str, str]] = {}  # digests of nodes that this process has looked at
         self.failed: dict[str, str] = {}  # by name of a model: why it has no result
+        self.given_up: set[Point] = set()  # a model of them had diverged, and was not trained again
 
     def validation_nll(self, sweep: Sweep) -> float | None:
         """The mean over seeds at the sweep's one point, trained if it is not there; None: one diverged."""
@@ -75,11 +75,22 @@ class OpenSweep:
 
     def known(self, sweep: Sweep) -> float | None:
         """The same, if the folder holds it: nothing is trained or written."""
+        return self._mean(self._run(sweep), sweep)
+
+    def diverged(self, sweep: Sweep) -> bool:
+        """Whether nothing is left to train at the sweep's one point, as a model diverged there."""
+        run = self._run(sweep)
+        return not run.to_do(self.spec, sweep) and bool(run.diverged_notes(self.spec, sweep))
+
+    def _run(self, sweep: Sweep) -> Run:
+        """The folder's run with the sweep's point added, as it would be; nothing is written."""
         record = describe_run(self.spec, self.dataset, self.device.type, sweep)
-        return self._mean(Run(self.folder, joined(self.folder.path, self.folder.record(), record)), sweep)
+        return Run(self.folder, joined(self.folder.path, self.folder.record(), record))
 
     def _train(self, run: Run, sweep: Sweep) -> None:
-        missing = to_do(run.nodes, run.done, run.nodes_for(self.spec, sweep))
+        if run.diverged_notes(self.spec, sweep):
+            self.given_up |= {*sweep.points}
+        missing = run.to_do(self.spec, sweep)
         if not missing:
             return
         if not self.trains:

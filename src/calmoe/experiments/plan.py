@@ -189,11 +189,13 @@ def _template(spec: RunSpec, cards: Cards, data: dict[str, Any], method: Method,
         used += ("batch_norm",)
     if not is_warmup:
         used += tuple(name for name, off in LATER.items() if spec.training.value(name) != off)
+    training = {name: spec.training.value(name) for name in used} | cards.training(method, spec.training)
+    if training.get("sharp_every") == 1:
+        del training["sharp_every"]
     facts = {
         **data,
         "model": _model_facts(spec.model),
-        "training": {name: spec.training.value(name) for name in used}
-        | cards.training(method, spec.training),
+        "training": training,
         "seed": 0,
         "stage": stage.facts(),
         "parent": None,
@@ -206,5 +208,5 @@ def _template(spec: RunSpec, cards: Cards, data: dict[str, Any], method: Method,
         facts["warmup"] = True
     before, after = json.dumps(facts, sort_keys=True).split('"parent": null, "seed": 0')
     name = None if is_warmup else method.name
-    training = replace(spec.training, average=0.0, views=1) if is_warmup else spec.training
-    return _Template(before, after, stage, name, spec.model, training)
+    settings = replace(spec.training, average=0.0, views=1) if is_warmup else spec.training
+    return _Template(before, after, stage, name, spec.model, settings)

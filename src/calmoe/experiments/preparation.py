@@ -20,8 +20,8 @@ from calmoe.experiments.sweep import Sweep
 from calmoe.launch import launch
 from calmoe.methods import card, source
 from calmoe.render.console import say_notes
+from calmoe.training.building import check_model, check_together, check_weights
 from calmoe.training.checks import check_backbone, check_objective
-from calmoe.training.trainer import check_model, check_together, check_weights
 from calmoe.views import first_views
 
 MOST_MODELS = 100_000

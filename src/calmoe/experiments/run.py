@@ -9,17 +9,19 @@ from typing import Any, NamedTuple
 from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.experiments.evaluation import EVALUATION_VERSION, VALIDATION, as_method_reads, evaluate
-from calmoe.experiments.plan import Node, leaves
+from calmoe.experiments.plan import Node, leaves, to_do
 from calmoe.experiments.record import Added, Record
 from calmoe.experiments.sealing import digest_of
 from calmoe.experiments.spec import RunSpec
-from calmoe.experiments.store import HISTORY, METHOD_FILES, SPEC, WEIGHTS, RunFolder
+from calmoe.experiments.store import DIVERGED, HISTORY, METHOD_FILES, SPEC, WEIGHTS, RunFolder
 from calmoe.experiments.sweep import Point, Sweep, row_point
 from calmoe.methods import card, source
 from calmoe.predictions import Predictions
+from calmoe.render.wording import many
 from calmoe.threads import threads
 
 Row = dict[str, Any]
+WARMUP_DIVERGED = "its warm-up diverged"
 LAST_EPOCH = ("batch", "perplexity", "gamma_eff", "negative_share")  # what a sweep's rows keep of it
 
 
@@ -126,6 +128,38 @@ class Run:
     def done(self) -> Collection[str]:
         """The keys of the nodes that are finished and intact."""
         return self.sealed.keys()
+
+    @cached_property
+    def diverged(self) -> dict[str, str]:
+        """By key of each node that diverged in an earlier session, or whose warm-up did: why."""
+        reasons: dict[str, str] = {}
+        for node in self.nodes:
+            if node.key in self.done:
+                continue
+            reason = self.folder.divergence(node.key)
+            if reason is None and node.parent is not None and node.parent.key in reasons:
+                reason = WARMUP_DIVERGED
+            if reason is not None:
+                reasons[node.key] = reason
+        return reasons
+
+    def to_do(self, spec: RunSpec, sweep: Sweep | None) -> list[Node]:
+        """The nodes to train for `spec` at the points of `sweep`: neither finished, nor known to diverge."""
+        return to_do(self.nodes, {*self.done, *self.diverged}, self.nodes_for(spec, sweep))
+
+    def diverged_notes(self, spec: RunSpec, sweep: Sweep | None) -> list[str]:
+        """At most one line: what of it is not trained again, since it diverged in an earlier session."""
+        nodes = [node for node in self.nodes_for(spec, sweep) if node.key in self.diverged]
+        own = [node for node in nodes if self.diverged[node.key] != WARMUP_DIVERGED]
+        if not own:
+            return []
+        others = f" and {many(len(own) - 1, 'other')}" if len(own) > 1 else ""
+        again = "is not trained again" if len(own) == 1 else "are not trained again"
+        place = own[0].key if len(own) == 1 else "*"
+        return [
+            f"{own[0]}{others} diverged in an earlier session and {again}; "
+            f"delete {self.path / 'nodes' / place / DIVERGED} to try anew"
+        ]
 
     def finished(self) -> list[Planned]:
         return [model for model in self.models if model.key in self.done]

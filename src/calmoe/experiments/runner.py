@@ -14,7 +14,6 @@ from calmoe.data import load_dataset
 from calmoe.errors import InputError
 from calmoe.experiments.engines.local import Local
 from calmoe.experiments.engines.work import Engine, Work
-from calmoe.experiments.plan import to_do
 from calmoe.experiments.plugins import changed
 from calmoe.experiments.preparation import (
     check_size,
@@ -90,7 +89,8 @@ def run(
     record = describe_run(spec, dataset, where.type, sweep)
     with folder.locked(), _threads(spec):
         opened = _join(folder, record, console)
-        missing = to_do(opened.nodes, opened.done, opened.nodes_for(spec, sweep))
+        missing = opened.to_do(spec, sweep)
+        say_notes(opened.diverged_notes(spec, sweep), console)
         failed: dict[str, str] = {}
         if missing:
             _warn_of_scratch(spec, console)
@@ -143,7 +143,9 @@ def _finish(
     opened: Run, asked: RunSpec, sweep: Sweep | None, failed: dict[str, str], again: bool = False
 ) -> Outcome:
     """Write the results of all that the folder holds, unless those there are just these already."""
-    failed = dict.fromkeys(opened.untrained(asked, sweep), "not trained") | failed
+    nodes, known = opened.nodes_for(asked, sweep), opened.diverged
+    diverged = {str(node): known[node.key] for node in nodes if node.key in known}
+    failed = dict.fromkeys(opened.untrained(asked, sweep), "not trained") | diverged | failed
     rows = None if again else opened.current_rows()
     if rows is None:
         rows = opened.evaluate()

@@ -59,6 +59,7 @@ RANGES = {
     "disagreement": (0, math.inf),
     "filter_fraction": (0, 1),
     "rho": (0, math.inf),
+    "sharp_every": (1, 1_000),
     "average": (0, 0.999999),
     "views": (0, 10),  # 0: all that the dataset has
 }
@@ -88,13 +89,13 @@ class RunSpec:
     def as_table(self) -> dict[str, Any]:
         """Nested plain values, as JSON has them and `from_table` takes them.
 
-        What is for several ranks alone is left out where it is the default.
+        Settings that came later are left out where they are the default.
         """
         table = json.loads(json.dumps(asdict(self)))
         training = table["training"]
         if not training["own"]:
             del training["own"]
-        for name in ("batch_norm", "sharding"):
+        for name in ("batch_norm", "sharding", "sharp_every"):
             if training[name] == getattr(TrainingSettings, name):
                 del training[name]
         return table

@@ -2,7 +2,7 @@
 
 spec.json            the run: spec, data fingerprints, device
 environment.json     one entry a session: code version, machine, command
-nodes/KEY/           a warm-up's state, or a method's predictions, weights and history
+nodes/KEY/           a warm-up's state, or a method's predictions, weights and history; or why it diverged
 results.jsonl        one row per method, seed and protocol; always computed anew from predictions
 done.json            seals the results, as nodes/KEY/done.json seals a node
 """
@@ -40,20 +40,22 @@ from calmoe.files import (
 from calmoe.predictions import Predictions
 from calmoe.training.checkpoints import NAME as STATE
 from calmoe.training.checkpoints import TrainingState, latest_state, save_state
+from calmoe.validation import text
 
-SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY = (
+SPEC, ENVIRONMENT, RESULTS, WEIGHTS, HISTORY, DIVERGED = (
     "spec.json",
     "environment.json",
     "results.jsonl",
     "model.safetensors",
     "history.json",
+    "diverged.json",
 )
 SPLITS = ("validation", "validation_augmented", "test")
 ALSO = tuple(f"{reading}{split}" for reading in READINGS for split in ("validation", "test"))
 LOCK, KEY = ".lock", re.compile("[0-9a-f]{32}")
 RUN_FILES = {SPEC, ENVIRONMENT, RESULTS, MARK}
 METHOD_FILES = {HISTORY, *(f"{split}.safetensors" for split in SPLITS)}
-NODE_FILES = {MARK, WEIGHTS, *METHOD_FILES, *(f"{split}.safetensors" for split in ALSO)}
+NODE_FILES = {MARK, DIVERGED, WEIGHTS, *METHOD_FILES, *(f"{split}.safetensors" for split in ALSO)}
 
 
 class RunFolder:
@@ -186,11 +188,24 @@ class RunFolder:
         return files
 
     def begin(self, node: Node) -> Path:
-        """The folder for a node's checkpoints; a seal that is broken goes."""
+        """The folder for a node's checkpoints; a seal that is broken goes, and a word that it diverged."""
         folder = self.node(node.key)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARK).unlink(missing_ok=True)
+        for name in (MARK, DIVERGED):
+            (folder / name).unlink(missing_ok=True)
         return folder
+
+    def give_up(self, node: Node, reason: str) -> None:
+        """Say in the node's folder that it diverged: what determines it is in its key, so it would again."""
+        write_sealed(self.node(node.key) / DIVERGED, {"key": node.key, "reason": reason})
+
+    def divergence(self, key: str) -> str | None:
+        """Why the node diverged in an earlier session; None where nothing whole says so."""
+        try:
+            word = read_sealed(self.node(key) / DIVERGED)
+            return text("reason", word.get("reason"), most=1000) if word.get("key") == key else None
+        except (OSError, InputError):
+            return None
 
     def state(self, node: Node) -> TrainingState | None:
         """Where the node stands: its newest checkpoint, else the end of its warm-up; None: nothing yet."""

@@ -25,8 +25,8 @@ from calmoe.models.network_model import NetworkModel, with_weights
 from calmoe.predictions import Predictions
 from calmoe.tensor_files import read_tensors
 from calmoe.text_encoders import encoder_folder
+from calmoe.training.building import make_backbone, make_head
 from calmoe.training.settings import ModelSettings
-from calmoe.training.trainer import make_backbone, make_head
 from calmoe.validation import parse_json
 
 NOTE = "calmoe"  # in the header of a node's weights

@@ -65,6 +65,8 @@ class Objective:
         self.asked.append(point)
         value = self.sweep.validation_nll(point)
         outcome = "no result" if value is None else f"validation NLL {value:.4f}"
+        if point.points[0] in self.sweep.given_up:
+            outcome = "diverged before, not trained again"
         say(f"trial {trial.number + 1}: {_short_label(point)}: {outcome}", self.console)
         if value is None:
             raise self.optuna.TrialPruned
@@ -111,9 +113,12 @@ def next_point(objective: Objective, trials: int, seed: int = 0) -> tuple[int, S
         trial = study.ask()
         point = objective.point(trial)
         value = objective.sweep.known(point)
-        if value is None:
+        if value is not None:
+            study.tell(trial, value)
+        elif objective.sweep.diverged(point):
+            study.tell(trial, state=objective.optuna.trial.TrialState.PRUNED)
+        else:
             return number, point
-        study.tell(trial, value)
     return None
 
 

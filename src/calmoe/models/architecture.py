@@ -10,8 +10,8 @@ from calmoe.backbones import Backbone, Encoder, backbone_options, build_backbone
 from calmoe.errors import InputError
 from calmoe.mixture import SIZES, MixtureClassifier, MixtureHead
 from calmoe.models.saved import exactly
+from calmoe.training.building import MOST_PARAMETERS
 from calmoe.training.settings import ModelSettings
-from calmoe.training.trainer import MOST_PARAMETERS
 from calmoe.validation import items, one_of, text, whole
 
 MOST_WIDTH, MOST_LAYERS = 2**20, 100

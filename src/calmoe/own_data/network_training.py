@@ -39,10 +39,11 @@ from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.render.console import say
 from calmoe.text_encoders import PADDING, encoder_folder
+from calmoe.training.building import check_model, check_weights, make_backbone, make_head
 from calmoe.training.following import follow
 from calmoe.training.ranks import present
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
-from calmoe.training.trainer import Trainer, check_model, check_weights, make_backbone, make_head
+from calmoe.training.trainer import Trainer
 
 SIZE, PRETRAINED_SIZE = 64, 224
 CIFAR_BELOW, THREE_STAGES_BELOW = 48, 128  # pixels: a fourth stage would see 3 x 3 cells or fewer

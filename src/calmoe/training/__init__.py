@@ -4,9 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calmoe.training.building import check_model, check_together, check_weights
     from calmoe.training.checkpoints import TrainingState, latest_state, save_state
     from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
-    from calmoe.training.trainer import Diverged, Trainer, check_model, check_together, check_weights
+    from calmoe.training.trainer import Diverged, Trainer
 
 __all__ = [
     "Diverged",
@@ -23,9 +24,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "building": ("check_model", "check_together", "check_weights"),
     "checkpoints": ("TrainingState", "latest_state", "save_state"),
     "settings": ("ModelSettings", "Stage", "TrainingSettings"),
-    "trainer": ("Diverged", "Trainer", "check_model", "check_together", "check_weights"),
+    "trainer": ("Diverged", "Trainer"),
 }
 
 

@@ -11,8 +11,8 @@ from calmoe.methods import LOSSES, OBJECTIVES, card
 from calmoe.mixture import combine
 from calmoe.objectives import Objective
 from calmoe.registry import cause
+from calmoe.training.building import make_backbone
 from calmoe.training.settings import ModelSettings, TrainingSettings
-from calmoe.training.trainer import make_backbone
 
 
 def check_objective(method: str, training: TrainingSettings) -> None:

@@ -74,6 +74,7 @@ class Resident:
             capturable=device.type == "cuda",
         )
         self.average: dict[str, Tensor] = {}  # of the parameters, by name, where one is kept
+        self.steps: dict[tuple[object, ...], Callable[[], None]] = {}  # that train it
         for parameter in self.parameters:
             self.optimizer.state[parameter] = {
                 "step": torch.zeros((), device=device),

@@ -48,6 +48,7 @@ class TrainingSettings:
     average: float = 0.0  # of the weights, exponential: the share kept a step; 0 is none
     views: int = 1  # copies of each image that predictions pool; 0: all that the dataset has
     rho: float = 0.1  # how far sharp gradients look: the length of the step up the gradient
+    sharp_every: int = 1  # of so many steps of a sharp method one is sharp, the others are plain
     precision: str = "auto"  # "float32", "bfloat16", or "auto": bfloat16 on a GPU, float32 on a CPU
     batch_norm: str = "synchronised"  # over all ranks' rows of a batch, or "per_rank"
     sharding: str = "none"  # "full": each rank keeps a part of every weight, where a model does not fit whole

@@ -11,7 +11,7 @@ one that is alone; the others' do what it does, each in `calmoe.training.followi
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,37 +20,32 @@ import torch
 
 from calmoe.averaging import estimate_statistics
 from calmoe.backbones import (
-    Backbone,
     Encoder,
-    backbone_options,
-    build_backbone,
-    fitting_weights,
     load_pretrained,
-    weights_digest,
 )
-from calmoe.data import ShiftDataset, Split
+from calmoe.data import ShiftDataset
 from calmoe.errors import InputError
 from calmoe.methods import GRADIENTS, LOSSES, OBJECTIVES
-from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
+from calmoe.mixture import MixtureClassifier
 from calmoe.objectives import Objective
 from calmoe.predictions import Predictions
-from calmoe.text_encoders import encoder_digest
 from calmoe.training.batch_norm import over_ranks
 from calmoe.training.batches import Batches
+from calmoe.training.building import check_together, make_backbone, make_head
 from calmoe.training.checkpoints import TrainingState, save_state
 from calmoe.training.diagnostics import tilt_diagnostics
 from calmoe.training.group_check import knows_its_group
 from calmoe.training.layouts import make_layout
+from calmoe.training.prediction import Predictor
 from calmoe.training.ranks import ALONE, Ranks
 from calmoe.training.resident import AVERAGE, MOMENTS, Resident, without_moments
+from calmoe.training.residents import KEPT_STEPS, Residents, let_old_go, recent
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
 from calmoe.training.step import Step, captured
 from calmoe.validation import check_shapes
-from calmoe.views import View, first_views
 
 Watch = Callable[[int, dict[str, float]], None]
 STATISTICS_ROWS = 20_000  # of training, for batch norm's statistics of averaged weights
-MOST_PARAMETERS = 2_000_000_000
 
 
 class RaisedTogether(InputError):
@@ -91,9 +86,7 @@ class Trainer:
         self.cursor = torch.zeros((), dtype=torch.int64, device=device)
         self.losses = torch.zeros(len(self.batches), device=device)
         self.eta = torch.tensor(training.eta, dtype=torch.float64, device=device)
-        self.residents: dict[tuple[str, float, str], Resident] = {}
-        self.residents_of = {model: self.residents}
-        self.steps: dict[tuple[object, ...], Callable[[], None]] = {}
+        self.residents: Residents = {}
         if self.captures:
             self.pool = torch.cuda.graph_pool_handle()
         if ranks.several:
@@ -103,14 +96,13 @@ class Trainer:
         ranks.finish_order()  # to begin: a leader that fails before just ends, and is missed at the meeting
 
     def for_settings(self, model: ModelSettings, training: TrainingSettings) -> "Trainer":
-        """This trainer with other settings, as a sweep has them: data, buffers and models built are shared.
+        """This trainer with other settings, as a sweep has them: data, buffers and residents are shared.
 
         Pretrained weights are this trainer's own.
         """
         other = copy(self)
         other.settings = training
         other.model_settings = replace(model, weights=self.model_settings.weights)
-        other.residents = self.residents_of.setdefault(other.model_settings, {})
         return other
 
     def initial_state(self, head: str, seed: int) -> TrainingState:
@@ -214,53 +206,14 @@ class Trainer:
         self.ranks.finish_order()
         return final
 
-    @torch.no_grad()
     def predict(self, state: TrainingState, head: str, views: int = 1) -> dict[str, Predictions]:
-        """Predictions for validation, for validation under the training augmentation, and for test.
-
-        With several views also "views_validation" and "views_test", pooled over them.
-        """
+        """What the state says about each split, as `Predictor.splits` has them."""
         self._order("predict", self.settings, epoch=state.epoch, head=head, views=views)
         resident = self._resident(head)
         resident.load(state)
-        resident.model.eval()
-        data, plain = self.dataset, (View(),)
-        predictions = {
-            "validation": self._predict(resident, data.validation, plain),
-            "validation_augmented": self._predict(resident, data.validation),
-            "test": self._predict(resident, data.test, plain),
-        }
-        pooled = first_views(data.name, data.views, views)
-        if len(pooled) > 1:
-            predictions["views_validation"] = self._predict(resident, data.validation, pooled)
-            predictions["views_test"] = self._predict(resident, data.test, pooled)
+        predictions = Predictor(resident.model, self.dataset, self.device, self.ranks).splits(views)
         self.ranks.finish_order()
         return predictions
-
-    def _predict(self, resident: Resident, split: Split, views: Sequence[View] = ()) -> Predictions:
-        """Pooled over the views; without any, under the training augmentation."""
-        batches = Batches(split, self.dataset, self.device)
-        outputs = []
-        for view in views or (None,):
-            if view is not None:
-                batches.look(view)
-            else:
-                self.generator.manual_seed(0)
-                batches.draw(self.generator, shuffle=False)
-            outputs.append(self._outputs(resident, batches))
-        output = MixtureOutput.pool(outputs) if len(outputs) > 1 else outputs[0]
-        metadata = {"dataset": self.dataset.name, "classes": list(self.dataset.class_names)}
-        return Predictions(output=output, labels=split.labels.cpu(), groups=split.groups, metadata=metadata)
-
-    def _outputs(self, resident: Resident, batches: Batches) -> MixtureOutput:
-        shares = [*map(self.ranks.own, torch.arange(len(batches), device=self.device).split(500))]
-        parts = []
-        for at in shares:
-            inputs, _ = batches.take(at)
-            parts.append(resident.model(batches.normalise(inputs)))
-        at = torch.cat(shares)
-        whole = (self.ranks.gathered(part, at, len(batches)) for part in MixtureOutput.cat(parts))
-        return MixtureOutput(*(part.float().cpu() for part in whole))
 
     def _order(self, what: str, settings: TrainingSettings, **facts: object) -> None:
         """Tell the followers what this rank does now, and with which model and settings."""
@@ -312,8 +265,11 @@ class Trainer:
     ) -> list[Callable[[], None]]:
         """The epoch's steps, ready to be called in order: full batches, then the rest."""
         full, rest = divmod(len(self.batches), settings.batch)
-        steps = [self._step(stage, resident, settings, settings.batch)] * full if full else []
-        return [*steps, self._step(stage, resident, settings, rest)] if rest else steps
+        sizes = [settings.batch] * full + [rest] * (rest > 0)
+        plain, every = replace(stage, gradient="plain"), settings.sharp_every
+        stages = [plain if stage.gradient == "sharp" and at % every else stage for at in range(len(sizes))]
+        pairs = zip(stages, sizes, strict=True)
+        return [self._step(part, resident, settings, size) for part, size in pairs]
 
     def _step(
         self, stage: Stage, resident: Resident, settings: TrainingSettings, size: int
@@ -321,8 +277,9 @@ class Trainer:
         rule = (stage.gradient, *(settings.value(name) for name in GRADIENTS[stage.gradient]))
         values = self._values(stage, settings)
         fixed = {name: value for name, value in values.items() if value is not self.eta}
-        key = (id(resident), stage.objective, stage.loss, rule, settings.average, *fixed.items(), size)
-        if key not in self.steps:
+        key = (stage.objective, stage.loss, rule, settings.average, *fixed.items(), size)
+
+        def make() -> Callable[[], None]:
             objective = self._objective(stage, values)
             where = (self.cursor, self.losses, size, self.generator, self.ranks)
             step = Step(resident, self.batches, objective, *where)
@@ -333,8 +290,9 @@ class Trainer:
             step.average(settings.average)
             # compiling the odd last batch as well would cost more than it ever saves
             compiles = size == settings.batch
-            self.steps[key] = captured(step, compiles, self.pool) if self.captures else step
-        return self.steps[key]
+            return captured(step, compiles, self.pool) if self.captures else step
+
+        return recent(resident.steps, key, make, KEPT_STEPS)
 
     # --- models and objectives
 
@@ -366,16 +324,19 @@ class Trainer:
     def _resident(self, head: str, settings: TrainingSettings | None = None) -> Resident:
         """The model with this head and its optimiser, as the settings want them."""
         settings = settings or self.settings
-        key = (head, settings.weight_decay, settings.precision)
-        if key not in self.residents:
-            half = {"float32": False, "bfloat16": True, "auto": self.on_gpu}[settings.precision]
-            alike = (r for (_, _, precision), r in self.residents.items() if precision == settings.precision)
-            first = next(alike, None)
+        built, precision = self.model_settings, settings.precision
+
+        def make() -> Resident:
+            half = {"float32": False, "bfloat16": True, "auto": self.on_gpu}[precision]
+            alike = (r for key, r in self.residents.items() if (key[0], key[3]) == (built, precision))
             model = self._build(head)
             if self.ranks.several:
                 over_ranks(model, self.ranks.group, self.settings.batch_norm == "synchronised")
-            self.residents[key] = Resident(model, settings, self.device, half, first, self.layout)
-        return self.residents[key]
+            return Resident(model, settings, self.device, half, next(alike, None), self.layout)
+
+        resident = recent(self.residents, (built, head, settings.weight_decay, precision), make)
+        let_old_go(self.residents)
+        return resident
 
 
 def _save(state: TrainingState, folder: Path | None) -> None:
@@ -391,56 +352,3 @@ def _watched(watch: Watch | None, epoch: int, entry: dict[str, float]) -> BaseEx
     except BaseException as stop:
         return stop
     return None
-
-
-def make_backbone(settings: ModelSettings, input_shape: tuple[int, ...]) -> Backbone:
-    """The backbone that the settings describe; a pretrained ResNet's weights are not in it yet."""
-    names = backbone_options(settings.backbone)
-    options = {name: getattr(settings, name) for name in names if hasattr(settings, name)}
-    return build_backbone(settings.backbone, input_shape, **options)
-
-
-def make_head(settings: ModelSettings, head: str, in_features: int, num_classes: int) -> MixtureHead:
-    """A "mixture" as the settings describe it, or a "single" expert."""
-    experts, routing = (1, "soft") if head == "single" else (settings.experts, settings.routing)
-    return MixtureHead(in_features, num_classes, experts, settings.router_hidden, routing)
-
-
-def check_model(
-    settings: ModelSettings, input_shape: tuple[int, ...], heads: Iterable[str], num_classes: int = 2
-) -> None:
-    """Build the model once with each of the heads, without weights: an InputError says what cannot be built.
-
-    Only an encoder's files are read for it; `check_weights` compares a ResNet's.
-    """
-    encoder = settings.backbone == "encoder"
-    with torch.random.fork_rng(devices=[]), torch.device("cpu" if encoder else "meta"):
-        backbone = make_backbone(settings, input_shape)
-    for head in heads:
-        with torch.device("meta"):
-            model = MixtureClassifier(backbone, make_head(settings, head, backbone.out_features, num_classes))
-        size = sum(parameter.numel() for parameter in model.parameters())
-        if size > MOST_PARAMETERS:
-            raise InputError(
-                f"the model would have {size:,} parameters, at most {MOST_PARAMETERS:,}: "
-                "lower experts, router_hidden or hidden"
-            )
-
-
-def check_together(backbone: str, dataset: str, tokens: bool) -> None:
-    """Refuse texts without the encoder, and the encoder without texts."""
-    if tokens != (backbone == "encoder"):
-        raise InputError(
-            f"{dataset} and the backbone {backbone!r} do not go together: "
-            "texts need 'encoder', other data another backbone"
-        )
-
-
-def check_weights(settings: ModelSettings, input_shape: tuple[int, ...]) -> str:
-    """The digest of the pretrained weights, if they fit; an InputError if not, before anything is trained."""
-    if settings.backbone == "encoder":
-        return encoder_digest(settings.weights)
-    with torch.device("meta"):
-        backbone = make_backbone(settings, input_shape)
-    fitting_weights(backbone, settings.weights)
-    return weights_digest(settings.weights)

@@ -10,7 +10,7 @@ from calmoe.experiments.engines.work import Work
 from calmoe.experiments.environment import describe
 from calmoe.experiments.plan import Node
 from calmoe.experiments.preparation import pick_device
-from calmoe.experiments.run import Run
+from calmoe.experiments.run import WARMUP_DIVERGED, Run
 from calmoe.experiments.watcher import Watcher
 from calmoe.training.trainer import Diverged
 
@@ -30,7 +30,7 @@ class Local:
         failed: dict[str, tuple[Node, str]] = {}  # by key: warm-ups of several points have one name
         for node in nodes:
             if node.parent is not None and node.parent.key in failed:
-                failed[node.key] = (node, "its warm-up diverged")
+                failed[node.key] = (node, WARMUP_DIVERGED)
                 continue
             try:
                 train_node(node, trainer, opened.folder, watcher, work.spec.keep_weights)

@@ -8,7 +8,7 @@ from calmoe.experiments.store import RunFolder
 from calmoe.methods import card
 from calmoe.models.inputs import dataset_inputs, inputs_as_dict
 from calmoe.predictions import Predictions
-from calmoe.training.trainer import Trainer
+from calmoe.training.trainer import Diverged, Trainer
 
 
 class Onlooker(Protocol):
@@ -24,7 +24,7 @@ class Onlooker(Protocol):
 def train_node(
     node: Node, trainer: Trainer, folder: RunFolder, onlooker: Onlooker, keep_weights: bool
 ) -> None:
-    """Train the node, or the rest of it, and seal what it leaves in the folder."""
+    """Train the node, or the rest of it, and seal what it leaves in the folder, if only that it diverged."""
     trainer = trainer.for_settings(node.model, node.training)
     times: dict[float, dict[str, float]] = {}
 
@@ -41,7 +41,11 @@ def train_node(
             f"{checkpoints}: the saved state here, or its warm-up's, does not fit the model ({error})"
         ) from None
     onlooker.begin(node, state.epoch)
-    state = trainer.train(node.stage, node.seed, state, checkpoints, watch, node.training)
+    try:
+        state = trainer.train(node.stage, node.seed, state, checkpoints, watch, node.training)
+    except Diverged as error:
+        folder.give_up(node, str(error))
+        raise
     if node.method is None:
         folder.finish_warmup(node, state)
         return

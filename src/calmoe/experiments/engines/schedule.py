@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calmoe.experiments.plan import Node
-from calmoe.experiments.run import Run
+from calmoe.experiments.run import WARMUP_DIVERGED, Run
 from calmoe.experiments.watcher import TimeUp, Watcher
 
 PASSES = {"plain": 1, "rectified": 2, "sharp": 2}  # through the model, a step
@@ -65,7 +65,7 @@ class Schedule:
                 for fork in self.forks.get(node.key, ()):
                     self._enqueue(fork)
             elif kind == "diverged":
-                self._fail(node, message["reason"], "its warm-up diverged")
+                self._fail(node, message["reason"], WARMUP_DIVERGED)
             elif kind == "time up":
                 self.time_up = True
 

@@ -19,9 +19,10 @@ from calmoe.experiments.spec import RunSpec, from_table
 from calmoe.experiments.watcher import Watcher
 from calmoe.origins import SESSION
 from calmoe.plugins import load_plugin
+from calmoe.training.building import check_weights
 from calmoe.training.ranks import ALONE, Ranks
 from calmoe.training.settings import ModelSettings, Stage, TrainingSettings
-from calmoe.training.trainer import Trainer, check_weights
+from calmoe.training.trainer import Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
