@@ -13,6 +13,7 @@ from studies.audit_worlds import audit_worlds
 from studies.audits import audits
 from studies.beside_paper import beside_paper
 from studies.cells import cells
+from studies.cheaper import cheaper
 from studies.claims import claims
 from studies.failures import failures
 from studies.figures import figures
@@ -36,6 +37,7 @@ for study in (
     cells,
     truer,
     train_truer,
+    cheaper,
     again,
     reruns,
     figures,

@@ -109,7 +109,7 @@ def train_arms(trainer: Trainer, seed: int, arms: Sequence[str]) -> Iterator[tup
     first = trainer.initial_state("mixture", seed)
     trainer.check_state("mixture", first)
     steps = -(-len(trainer.batches) // settings.batch)  # in an epoch
-    (resident,) = (resident for (head, *_), resident in trainer.residents.items() if head == "mixture")
+    (resident,) = (resident for (_, head, *_), resident in trainer.residents.items() if head == "mixture")
     with StepNotes(resident.optimizer, steps * settings.epochs) as notes:
         warmup = trainer.train(Stage.of(METHODS["vanilla"], 0, settings.warmup), seed, first)
         for arm in arms:

@@ -47,7 +47,7 @@ def test_pages_name_studies_and_folders_that_are_there():
     ]
     assert {name for name, _ in commands} == set(NAMES)
     for name, words in commands:
-        for path in re.findall(r"results/[\w/.]+", words):
+        for path in re.findall(r"results/[\w/.-]+", words):
             assert (ROOT / path).exists(), f"{name} {words}"
 
 
