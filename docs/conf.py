@@ -1,5 +1,6 @@
 """The site: Markdown by MyST, tutorials run by MyST-NB, the API from docstrings. `make docs` builds it."""
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -28,12 +29,15 @@ default_role = "py:obj"  # a name in backticks links to its entry, if it has one
 # Markdown. Headings have GitHub's anchors, so that a link works on GitHub and on the site.
 myst_heading_anchors = 4
 
-# Tutorials run once a build; a cell that fails breaks it. Output that repeats in one cell is one block.
+# Tutorials run once a build, on one thread: the same figures everywhere, no core waits for another. A cell
+# that fails breaks the build. Output that repeats in one cell is one block.
+os.environ["OMP_NUM_THREADS"] = "1"
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+nb_output_stderr = "remove"  # warnings of the environment that builds the site
 
 # The API. Types stand in the signature; `__all__` says what is public.
 napoleon_numpy_docstring = False

@@ -1,4 +1,4 @@
-"""Every Python block in README and docs runs; the blocks of a page share one namespace, top to bottom."""
+"""Every Python block in README, docs and studies runs; a page's blocks share one namespace, top to bottom."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from calmoe.experiments.spec import RunSpec
 from calmoe.training.settings import ModelSettings, TrainingSettings
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "studies").glob("*.md"))]
 
 
 def blocks(page):
@@ -19,7 +19,9 @@ def blocks(page):
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("page", [p for p in PAGES if any(True for _ in blocks(p))], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(True for _ in blocks(p))], ids=lambda p: str(p.relative_to(ROOT))
+)
 @pytest.mark.usefixtures("forget")
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

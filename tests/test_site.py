@@ -18,6 +18,7 @@ PAGES = [
     *(page for page in sorted(DOCS.rglob("*.md")) if not {"_build", "repository"} & set(page.parts)),
     *sorted((ROOT / "results").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
+    *sorted((ROOT / "studies").glob("*.md")),
 ]
 
 
