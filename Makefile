@@ -1,5 +1,5 @@
 # `make run`: the default experiment, up to runs/digits/report/report.html.
-# `make test`: lint, types, import contract, and all tests with small simulations; 7 minutes on two cores, setup included.
+# `make test`: lint, types, import contract, and all tests with small simulations; 5 minutes on two cores, setup included.
 # `make test-slow`: the same with simulations at full size; longer.
 # `make attack`: hostile files, folders and options, and one table of what got through: nothing.
 # `make docs`: the site, docs/_build/html/index.html; a warning or a dead link is an error.
@@ -13,8 +13,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versi
 # pip compiles nothing: without this, where the environment forbids bytecode, each process compiles torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Each worker has one core.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# Each worker has one thread. Three for two cores: tests of killed and stopped processes mostly wait.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 .PHONY: run test test-slow lint attack docs bench clean
 
