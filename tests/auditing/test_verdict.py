@@ -196,7 +196,10 @@ def test_a_repair_that_makes_the_ece_worse_is_never_recommended(reports):
 
 def advised(before, after):
     """A section that recommends a temperature, whatever it does to the ECE."""
-    said = (SimpleNamespace(ece=SimpleNamespace(value=estimate(value))) for value in (before, after))
+    said = (
+        SimpleNamespace(ece=SimpleNamespace(value=estimate(value)), nll=SimpleNamespace(value=estimate(0.5)))
+        for value in (before, after)
+    )
     return SimpleNamespace(recommended="temperature", **dict(zip(("before", "after"), said, strict=True)))
 
 

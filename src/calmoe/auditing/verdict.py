@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from calmoe.auditing.sections.groups import Group, judged
+from calmoe.auditing.sections.groups import Group, Groups, Side, judged, side_of
 from calmoe.auditing.sections.skill import Worth
 from calmoe.auditing.statistics.demonstration import quoted
 from calmoe.auditing.statistics.estimates import Estimate, normal
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
 Truth = Literal["may be true", "off", "not decided"]
-Side = Literal["too high", "too low", "both ways"]
 Hiding = Literal["hidden", "nothing found", "not decided", "not looked at"]
 Origin = Literal["routing", "prediction", "both", "not decided"]
 Steadiness = Literal["fragile", "steady", "not decided", "not looked at"]
@@ -34,12 +33,20 @@ FILE = "FILE"  # stands in commands for the audited file
 
 
 class GroupOff(NamedTuple):
-    """A group whose probabilities are off."""
+    """A group whose probabilities are off.
+
+    rate: E[Y], how often what was said comes true. confidence: the mean of f. all_off: whether no other group
+    of its column may be true.
+    """
 
     name: str
+    column: str
     rows: int
     side: Side
     ece: Estimate
+    rate: float
+    confidence: float
+    all_off: bool
 
 
 class Action(NamedTuple):
@@ -50,11 +57,13 @@ class Action(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """A repair that helps: its name, and the ECE before and after it, on rows that it was not fitted on."""
+    """A repair that helps: ECE and log loss before and after it, on rows that it was not fitted on."""
 
     name: str
     before: Estimate
     after: Estimate
+    loss_before: float
+    loss_after: float
 
 
 class Elsewhere(NamedTuple):
@@ -76,7 +85,7 @@ class Verdict:
         routed: Whether the routing differs between rows at all.
         truth: "off", "may be true" (calibrated predictions could look like this), or "not decided" (too few
             rows).
-        side: Which way the probabilities are off.
+        side: Which way the probabilities are off; "both ways" only where that is sure.
         slight: Whether they are off surely by less than 3 points.
         ece: The mixture's ECE.
         balance: E[Y − f].
@@ -90,7 +99,7 @@ class Verdict:
         auroc: For two classes, or one class against the rest.
         grouped: Whether the file has groups.
         groups_off: Groups that are surely off, worst first.
-        groups_worse: Those of them that are surely worse than all rows together.
+        groups_worse: Those of them that are surely further off than all rows together.
         groups_unknown: Groups of too few rows.
         hidden: Whether rows of equal probability differ.
         hidden_by: By how much on average, at least.
@@ -157,7 +166,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
     """
     aggregate, skill = report.aggregate, report.skill
     truth = judge_truth(aggregate.ece, aggregate.balance, report.level)
-    off = tuple(_group_off(group) for group in report.groups.off)
+    off = groups_off(report.groups)
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
     mended = read_repair(report)
@@ -167,7 +176,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         mixed=report.num_experts > 1,
         routed=report.routed,
         truth=truth,
-        side=_side(aggregate.balance) if truth == "off" else None,
+        side=side_of(aggregate.ece, aggregate.balance) if truth == "off" else None,
         slight=aggregate.ece.high < SLIGHT and abs(aggregate.balance.value) < SLIGHT,
         ece=aggregate.ece,
         balance=aggregate.balance,
@@ -181,7 +190,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         auroc=skill.auroc,
         grouped=bool(report.groups.groups),
         groups_off=off,
-        groups_worse=tuple(group for group in off if group.ece.low > aggregate.ece.value),
+        groups_worse=tuple(group for group in off if group.ece.low > aggregate.ece.high),
         groups_unknown=tuple(group.name for group in report.groups.unknown),
         hidden=hidden,
         hidden_by=hidden_by,
@@ -211,12 +220,18 @@ def judge_truth(ece: Estimate, balance: Estimate, level: float) -> Truth:
     return states[judged(ece, normal(balance.value, balance.standard_error, (1 + level) / 2))]
 
 
-def _side(balance: Estimate) -> Side:
-    return "too high" if balance.high < 0 else "too low" if balance.low > 0 else "both ways"
+def groups_off(groups: Groups) -> tuple[GroupOff, ...]:
+    """Worst first."""
+    true_for_some = {group.column for group in groups.groups if group.state == "may be true"}
 
+    def read(group: Group) -> GroupOff:
+        side = side_of(group.ece, group.balance)
+        rate, all_off = group.accuracy.value, group.column not in true_for_some
+        return GroupOff(
+            group.name, group.column, group.rows, side, group.ece, rate, group.confidence, all_off
+        )
 
-def _group_off(group: Group) -> GroupOff:
-    return GroupOff(group.name, group.rows, _side(group.balance), group.ece)
+    return tuple(map(read, groups.off))
 
 
 def _action(
@@ -238,7 +253,10 @@ def _action(
     if truth == "not decided":
         return Action("collect", f"calmoe audit MORE_ROWS{judged}")
     wary = truth == "off" or off or hidden == "hidden" or steadiness == "fragile"
-    return Action("watch" if wary else "use", f"calmoe audit {FILE}{judged} --target NEW_ROWS")
+    kind: Kind = "watch" if wary else "use"
+    if report.target is not None:
+        return Action(kind, f"calmoe audit LABELLED_ROWS_FROM_THERE{judged}")
+    return Action(kind, f"calmoe audit {FILE}{judged} --target NEW_PREDICTIONS")
 
 
 # --- what the verdict reads from sections that others write -------------------------------------------------
@@ -286,7 +304,8 @@ def read_repair(report: "AuditReport") -> Mended | None:
     if repair is None or repair.recommended is None:
         return None
     before, after = repair.before.ece.value, repair.after.ece.value
-    return Mended(repair.recommended, before, after) if helps(before, after) else None
+    losses = repair.before.nll.value.value, repair.after.nll.value.value
+    return Mended(repair.recommended, before, after, *losses) if helps(before, after) else None
 
 
 def helps(before: Estimate, after: Estimate) -> bool:

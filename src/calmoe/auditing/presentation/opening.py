@@ -54,7 +54,7 @@ def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html
             answers=answers,
             action=explain(action_line(verdict)),
             words=command(verdict, file).split(" "),
-            following=(explain(following[0]), following[1].split(" ")) if following else None,
+            following=(following[0], explain(following[1]), following[2].split(" ")) if following else None,
         )
     )
 

@@ -23,13 +23,12 @@ def points(share: float) -> str:
 
 def between(estimate: Estimate) -> str:
     """
-    >>> between(Estimate(0.0174, 0.012, 0.023, 0.003)), between(Estimate(0.0, 0.0, 0.02, 0.003))
-    ('by 1.7 points (1.2 to 2.3)', 'by 2.0 points at most')
+    >>> between(Estimate(0.0174, 0.012, 0.023, 0.003)), between(Estimate(0.003, 0.0, 0.02, 0.003))
+    ('by 1.7 points (1.2 to 2.3)', 'by 0.3 points (2.0 at most)')
     """
-    low, high = max(estimate.low, 0.0), estimate.high
-    if low == 0:
-        return f"by {points(high)} at most"
-    return f"by {points(estimate.value)} ({points(low).split()[0]} to {points(high).split()[0]})"
+    value, low, high = (points(max(end, 0.0)) for end in estimate[:3])
+    ends = f"{low.split()[0]} to {high.split()[0]}" if estimate.low > 0 else f"{high.split()[0]} at most"
+    return f"by {value} ({ends})"
 
 
 def percent(share: float, decimals: int | None = None) -> str:
@@ -86,8 +85,9 @@ def headline(verdict: Verdict) -> str:
 
 
 def _off(verdict: Verdict) -> str:
-    if verdict.side == "both ways":
-        return f"they are off {between(verdict.ece)}, too high here and too low there"
+    if verdict.side in ("both ways", "not decided"):
+        signs = ", too high here and too low there" if verdict.side == "both ways" else ""
+        return f"they are off {between(verdict.ece)}{signs}"
     if verdict.judged != "top":
         said, real = percent(verdict.confidence), percent(verdict.rate.value)
         return f"they are {verdict.side}, {said} on average where {real} of rows are {verdict.judged}"
@@ -97,7 +97,10 @@ def _off(verdict: Verdict) -> str:
 
 
 def _besides(verdict: Verdict) -> str:
-    return "; on some kinds of rows they are further off" if verdict.hidden == "hidden" else ""
+    if verdict.hidden != "hidden":
+        return ""
+    by = f" by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
+    return f"; behind this average, single kinds of rows are further off{by}"
 
 
 def _but(verdict: Verdict) -> str:
@@ -133,9 +136,6 @@ def skill_line(verdict: Verdict) -> str:
     return f"{worth}. It is {text}." if ":" in worth else f"{worth}: {text}."
 
 
-SIDES = {"too high": " (too sure)", "too low": " (not sure enough)", "both ways": ""}
-
-
 def groups_line(verdict: Verdict) -> str | None:
     """For whom the probabilities are not true; None where the file names no groups."""
     if not verdict.grouped:
@@ -143,22 +143,32 @@ def groups_line(verdict: Verdict) -> str | None:
     few = verdict.groups_unknown
     known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
     if verdict.groups_worse:
-        worse = [
-            f"{group.name}{SIDES[group.side]}, off {between(group.ece)}" for group in verdict.groups_worse[:3]
-        ]
-        more = len(verdict.groups_worse) - 3
+        worse = [f"{group.name} ({_how_far(group)})" for group in verdict.groups_worse[:2]]
+        more = len(verdict.groups_worse) - 2
         others = tuple(group for group in verdict.groups_off if group not in verdict.groups_worse)
-        also = f" Not true for {_names(others)} either." if others else ""
-        return f"worst for {'; '.join([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
+        also = f" Not true for {_names(others)} either." if others and verdict.truth != "off" else ""
+        return f"worst for {listed([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
     if verdict.groups_off:
-        return f"not true for {_names(verdict.groups_off)}.{known}"
+        worst, names = verdict.groups_off[0], _names(verdict.groups_off)
+        if names == worst.name:
+            return f"not true for {names} ({_how_far(worst)}).{known}"
+        return f"not true for {names}. Worst for {worst.name} ({_how_far(worst)}).{known}"
     if verdict.truth == "off":
         return f"no group alone is surely off.{known}"
     return f"no group was found for which they are not true.{known}"
 
 
+def _how_far(group: GroupOff) -> str:
+    if group.side in ("both ways", "not decided"):
+        return f"off {between(group.ece)}"
+    return f"says {percent(group.confidence)} on average, {percent(group.rate)} come true"
+
+
 def _names(groups: tuple[GroupOff, ...]) -> str:
-    return listed(shortened([group.name for group in groups]))
+    """Worst first; of a column that is off throughout its worst group only."""
+    first = {group.column: group.name for group in reversed(groups)}
+    telling = [group.name for group in groups if not group.all_off or first[group.column] == group.name]
+    return listed(shortened(telling))
 
 
 def hidden_line(verdict: Verdict) -> str | None:
@@ -171,13 +181,13 @@ def hidden_line(verdict: Verdict) -> str | None:
     if verdict.hidden == "not decided":
         return "not decided: more rows would tell whether errors hide behind the average."
     by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
-    teller = "router and experts tell" if verdict.routed else "the experts' own answers tell"
+    teller = "router and experts show" if verdict.routed else "the experts' own answers show"
     source = {
         "routing": f" {teller[0].upper()}{teller[1:]} which.",
-        "prediction": " Their other probabilities tell which.",
-        "both": f" Their other probabilities tell which, {teller} more.",
+        "prediction": " The probabilities of the other classes show which.",
+        "both": f" The probabilities of the other classes show which; {teller} more.",
     }.get(verdict.origin or "", "")
-    return f"rows of equal probability differ in how often they come true{by}.{source}"
+    return f"rows that it calls equally sure differ in how often they come true{by}.{source}"
 
 
 def threat_line(verdict: Verdict) -> str:
@@ -185,7 +195,7 @@ def threat_line(verdict: Verdict) -> str:
     line, group = _shift_line(verdict), next(iter(verdict.groups_off), None)
     if group is None or verdict.fragility == "fragile":
         return line
-    return f"more rows of {group.name}, which are off {between(group.ece)}. Apart from that: {line}"
+    return f"more rows of {group.name} ({_how_far(group)}). Apart from that: {line}"
 
 
 def _shift_line(verdict: Verdict) -> str:
@@ -193,14 +203,19 @@ def _shift_line(verdict: Verdict) -> str:
         few = f"{many(verdict.rows, 'row')} {'is' if verdict.rows == 1 else 'are'} too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
     size = f"If a group of {percent(GROUP, 0)} of rows grows to {percent(grown(verdict.shift), 0)}"
-    value, low, high = (points(max(number, 0.0)) for number in verdict.worst[:3])
     if verdict.fragility == "fragile":
-        return f"a shift in the mix of rows. {size}, the error can reach {low} or more."
-    undecided = "not decided, these rows are too few to tell"
-    lead = "no shift that was tried" if verdict.fragility == "steady" else undecided
-    if verdict.fragility == "steady" and verdict.truth == "off" and not verdict.slight:
-        lead = "other mixes of rows make it worse, but none that was tried twice as bad"
-    return f"{lead}. {size}, the worst mix found is off by {value} ({low.split()[0]} to {high.split()[0]})."
+        reach = points(max(verdict.worst.low, 0.0))
+        return f"a shift in the mix of rows. {size}, the error can reach {reach} or more."
+    worst = f"{size}, the worst mix found is off {between(verdict.worst)}"
+    if verdict.fragility == "not decided" and verdict.worst.low <= 0:
+        return "no shift was found that does, but these rows are too few to rule one out."
+    if verdict.fragility == "not decided":
+        return (
+            f"perhaps a shift in the mix of rows. {worst}; more rows would tell whether it doubles the error."
+        )
+    off = verdict.truth == "off" and not verdict.slight
+    lead = "other mixes of rows make it worse, but none that was tried twice as bad"
+    return f"{lead if off else 'no shift that was tried'}. {worst}."
 
 
 def target_line(verdict: Verdict) -> str | None:
@@ -230,8 +245,9 @@ def action_line(verdict: Verdict) -> str:
             falls = f"the error falls from {points(now.value)} to {points(max(then.value, 0.0))}"
             return f"Repair them: on new rows {falls} ({points(then.high)} at most)."
         return (
-            "Repair them: on new rows the probabilities are closer to what happens (a lower log loss), "
-            f"and off by {points(then.high)} at most."
+            "Repair them: on new rows the probabilities are closer to what happens (log loss "
+            f"{decimal(mended.loss_after)} instead of {decimal(mended.loss_before)}), and off by "
+            f"{points(then.high)} at most."
         )
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
@@ -251,14 +267,21 @@ def command(verdict: Verdict, file: str | None = None) -> str:
     return verdict.action.command.replace(FILE, shlex.quote(file)) if file else verdict.action.command
 
 
-def next_step(verdict: Verdict) -> tuple[str, str] | None:
-    """What follows the recommended command, and its own; None where nothing does."""
-    if verdict.action.kind != "repair":
-        return None
-    return (
-        "Then use it on new predictions, or on a model's folder, and audit rows that it has not seen:",
-        "calmoe apply calibrator.json NEW_ROWS --out repaired.csv",
-    )
+def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
+    """What goes with the recommended command: its title, why, and a second command; None if nothing does."""
+    if verdict.action.kind == "repair":
+        return (
+            "And then?",
+            "Use it on new predictions, or on a model's folder, and audit rows that it has not seen:",
+            "calmoe apply calibrator.json NEW_PREDICTIONS --out repaired.csv",
+        )
+    if verdict.action.kind in ("watch", "use"):
+        return (
+            "What are NEW_PREDICTIONS?",
+            "What the same model says about new data, labels not needed:",
+            "calmoe predict MODEL NEW_DATA --out NEW_PREDICTIONS",
+        )
+    return None
 
 
 def summary_lines(verdict: Verdict, file: str | None = None) -> list[tuple[str, str]]:

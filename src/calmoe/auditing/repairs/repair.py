@@ -7,10 +7,10 @@ import numpy as np
 
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.repairs.candidates import NOTHING, TEMPERATURE, candidates
-from calmoe.auditing.repairs.choosing import RULE, Rows, Rule, judge
+from calmoe.auditing.repairs.choosing import RULE, SIMPLE, Rows, Rule, judge
 from calmoe.auditing.repairs.measures import TITLES, Candidate, Compared, measure
 from calmoe.auditing.repairs.words import effect, reason
-from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.statistics.estimates import Estimate, normal
 from calmoe.calibration import Calibrator, Temperature
 from calmoe.calibration.seen_rows import SeenRows
 from calmoe.defaults import BINS, LEVEL
@@ -45,8 +45,9 @@ class Repair:
         recommended: `chosen` where choosing helps and surely lowers one temperature's NLL, else one
             temperature where that helps. A repair helps if it surely lowers the NLL (one temperature: by more
             than a standard error), or lowers it and takes the ECE below where it surely was. Never what
-            raises the ECE by more than `Rule.rise`. Where only that stands against one temperature, the
-            simplest of the others that helps as much takes its place.
+            raises the ECE by more than `Rule.rise`. Where neither is taken, the simplest of the others stands
+            in that surely lowers one temperature's NLL, or helps as much where only the ECE stands against a
+            temperature; its intervals pay for all that could have stood in.
         worse: Candidates that raise the ECE by more than that.
         reason: One sentence.
         temperature: The one temperature.
@@ -196,11 +197,20 @@ def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule) -> str
             return chosen
     if TEMPERATURE in sound:
         return TEMPERATURE
-    for name in sound:
-        as_good = beyond[name].high < 0 or (TEMPERATURE in helpful and beyond[name].low <= 0)
-        if name not in (chosen, "chosen") and as_good:
+    others = [name for name in measured if name not in (chosen, "chosen", *SIMPLE)]
+    for name in filter(sound.__contains__, others):
+        helps, better = (
+            _stricter(gain, len(others)).high < 0
+            for gain in (measured[name].nll.against_nothing, beyond[name])
+        )
+        if helps and (better or (TEMPERATURE in helpful and beyond[name].low <= 0)):
             return name
     return None
+
+
+def _stricter(estimate: Estimate, times: int) -> Estimate:
+    """The same with an interval at 95 % that pays for so many looks (Bonferroni)."""
+    return normal(estimate.value, estimate.standard_error, 1 - (1 - LEVEL) / times)
 
 
 def _helps(candidate: Candidate, before: Estimate, rule: Rule) -> bool:

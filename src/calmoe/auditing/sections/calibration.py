@@ -326,7 +326,7 @@ def _comparison_table(report: "AuditReport") -> Grid:
     columns = headings(
         ("expert", "who"), ("balance", "balance*"), ("the mixture's ECE less that on its view", "excess*")
     )
-    return Grid("The experts beside the mixture: E[r (Y − f)] is the balance", columns, (rows,))
+    return Grid("The experts beside the mixture: an expert's balance is E[r_k (Y − f_k)]", columns, (rows,))
 
 
 def _compute(material: Material, inside: Inside) -> Findings:

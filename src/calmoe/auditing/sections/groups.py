@@ -40,6 +40,7 @@ MOST_GROUPS = 300  # judged one by one
 THE_LABEL = "it is the label itself: given the answer no probability is true"
 UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
 State = Literal["off", "may be true", "too few rows"]
+Side = Literal["too high", "too low", "both ways", "not decided"]
 
 
 def judged(ece: Estimate, balance: Estimate) -> State:
@@ -47,6 +48,20 @@ def judged(ece: Estimate, balance: Estimate) -> State:
     if ece.low > 0 or balance.low > 0 or balance.high < 0:
         return "off"
     return "may be true" if ece.high <= UNTOLD else "too few rows"
+
+
+def side_of(ece: Estimate, balance: Estimate) -> Side:
+    """Which way probabilities are off; errors of one sign only give an ECE of |E[Y − f]|, no more.
+
+    >>> def interval(low, high):
+    ...     return Estimate((low + high) / 2, low, high, 0.01)
+    >>> balance = interval(-0.01, 0.02)
+    >>> side_of(interval(0.03, 0.05), balance), side_of(interval(0.01, 0.05), balance)
+    ('both ways', 'not decided')
+    """
+    if balance.high < 0 or balance.low > 0:
+        return "too high" if balance.high < 0 else "too low"
+    return "both ways" if ece.low > max(-balance.low, balance.high) else "not decided"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,9 +237,12 @@ def group_table(groups: Sequence[Group], rate: str) -> Grid:
 def _said(group: Group) -> str:
     if group.state != "off":
         return group.state if group.rows else "no rows"
-    if group.balance.high < 0:
-        return "overconfident"
-    return "underconfident" if group.balance.low > 0 else "off both ways"
+    return {
+        "too high": "overconfident",
+        "too low": "underconfident",
+        "both ways": "off both ways",
+        "not decided": "off",
+    }[side_of(group.ece, group.balance)]
 
 
 def _compute(material: Material, inside: Inside) -> Findings:

@@ -146,7 +146,7 @@ def sentences(skill: Skill) -> str:
     return text
 
 
-def skill_table(skill: Skill) -> Grid:
+def skill_table(skill: Skill, class_names: Sequence[str] | None = None) -> Grid:
     """One measure a row."""
     measures = {
         "accuracy": ("accuracy", skill.accuracy, False),
@@ -162,10 +162,9 @@ def skill_table(skill: Skill) -> Grid:
         if estimate is not None and np.isfinite(estimate.value)
     )
     caption = "What the model knows beyond the base rates"
-    if skill.base_rate is not None:
-        caption += (
-            f"; the positive class has {skill.base_rate:.1%} of rows, which is chance's average precision"
-        )
+    if skill.base_rate is not None and skill.positive is not None:
+        positive = f"class {skill.positive}" if class_names is None else class_names[skill.positive]
+        caption += f"; {skill.base_rate:.1%} of rows are {positive}, which is chance's average precision"
     return Grid(caption, headings(("measure", "what"), ("estimate", "value*")), (rows,))
 
 
@@ -182,7 +181,7 @@ def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
         heading="Skill",
         how="A model that only repeats the base rates can be calibrated and useless. These measures say how "
         "much more it knows.",
-        tables=[skill_table(report.skill)],
+        tables=[skill_table(report.skill, report.class_names)],
     )
 
 
