@@ -179,6 +179,8 @@ def reading(what: str) -> Iterator[Any]:
 
 @cache
 def _from_hub(name: str) -> Path:
+    if Path(name).is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise InputError(f"there is no folder {name}: give one with a model and its tokenizer")
     try:
         from huggingface_hub import snapshot_download
     except ImportError:

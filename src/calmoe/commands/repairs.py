@@ -106,7 +106,8 @@ def apply_command(
         with about(given):
             model = model.with_calibrator(fitted)
         model.save(out)
-        say(f"{out} is the model of {given} with {fitted.title}: calmoe predict {out} NEW_DATA")
+        carried = f"with {fitted.title}" if fitted.kind != "Identity" else "as it was: the repair is none"
+        say(f"{out} is the model of {given} {carried}: calmoe predict {out} NEW_DATA")
         return
     from calmoe.auditing.repairs.files import apply_to_file
 

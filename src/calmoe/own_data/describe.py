@@ -19,6 +19,9 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
     if source.kind == "tables":
         lines[0] += f", {many(len(source.columns), 'column')} to learn from"
         lines += column_lines(source)
+    elif source.unused:
+        names = listed(shortened(source.unused))
+        lines.append(f"not learned from: {names}; --group {source.unused[0]} scores by it")
     lines.append(class_line(data, spec.label))
     if data.rare is not None:
         lines.append(
@@ -49,7 +52,8 @@ def class_line(data: Labelled, label: str) -> str:
 def column_lines(source: Source) -> list[str]:
     """How many columns are numbers, dates and categories; where values are missing; what looks like a key."""
     kinds: dict[str, list[str]] = {"number": [], "date": [], "category": []}
-    gaps, keys = {}, []
+    gaps: dict[str, int] = {}
+    keys, texts = [], []
     for name, values in source.columns.items():
         if values.dtype.kind == "f":
             kind, absent = "number", np.isnan(values)
@@ -65,7 +69,9 @@ def column_lines(source: Source) -> list[str]:
         kinds[kind].append(name)
         if absent.any():
             gaps[name] = int(absent.sum())
-        if kind != "date" and _is_key(values):
+        if kind == "category" and _is_text(values):
+            texts.append(name)
+        elif kind != "date" and _is_key(values):
             keys.append(name)
     plural = {"number": "number", "date": "date", "category": "categorie"}
     lines = [
@@ -81,6 +87,7 @@ def column_lines(source: Source) -> list[str]:
         f"note: {name} is another in every row: if it only numbers them, leave it out with --drop {name}"
         for name in keys
     ]
+    lines += [f"note: {name} looks like texts: to learn from them give --text {name}" for name in texts]
     return lines
 
 
@@ -97,6 +104,13 @@ def _idle(source: Source) -> dict[str, str]:
             idle[name] = f"a copy of {first[content]}"
         first.setdefault(content, name)
     return idle
+
+
+def _is_text(values: np.ndarray) -> bool:
+    """Whether most rows have some words of their own."""
+    given = [value for value in values if value is not None]
+    words = sum(len(str(value).split()) for value in given)
+    return len(given) >= 50 and len({*given}) > len(given) / 2 and words >= 4 * len(given)
 
 
 def _is_key(values: np.ndarray) -> bool:

@@ -32,6 +32,7 @@ class Source:
     groups: dict[str, np.ndarray] = field(default_factory=dict)
     digest: str = ""
     notes: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # columns of a table of texts that nobody asked for
 
     def __len__(self) -> int:
         if self.kind == "tables":
@@ -76,7 +77,8 @@ def read_rows(
         empty = sum(not (value or "").strip() for value in table.texts)
         notes += (f"{empty} texts are empty",) if empty else ()
         texts = [value or "" for value in table.texts]
-        kind: dict[str, Any] = {"kind": "texts", "texts": texts}
+        unused = tuple(name for name in columns if name not in (text, *groups, *drop))
+        kind: dict[str, Any] = {"kind": "texts", "texts": texts, "unused": unused}
     else:
         kept = {name: values for name, values in columns.items() if name not in drop}
         if not kept:

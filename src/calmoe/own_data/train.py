@@ -28,6 +28,7 @@ from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_g
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.spec import TrainSpec
 from calmoe.own_data.tables import read_table
+from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.render.grid import Grid
 from calmoe.threads import threads
@@ -81,6 +82,8 @@ def _check_lengths(source: Source, label: str) -> None:
 def look(spec: TrainSpec) -> tuple[Labelled, list[str], list[str]]:
     """The rows, split; what was understood; notes."""
     source = read_source(spec)
+    if spec.encoder and source.kind != "texts":
+        raise InputError("--encoder reads texts: name their column with --text, or leave it out")
     if spec.expect_shift and (source.kind != "tables" or spec.model == "network"):
         raise InputError("--expect-shift is for tables and their mixture of models: leave it out")
     if spec.expect_shift:
@@ -130,7 +133,8 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
-    return Trained(model, grids, [ECE_NOTE, *_expected(model.card), *few_notes(data)])
+    notes = [ECE_NOTE, *_same_weights(ours.parts[HELD_OUT]), *_expected(model.card), *few_notes(data)]
+    return Trained(model, grids, notes)
 
 
 def follow_training(spec: TrainSpec, device: str) -> None:
@@ -140,6 +144,15 @@ def follow_training(spec: TrainSpec, device: str) -> None:
     data, _, _ = look(spec)
     with threads(2):
         follow_network(data, spec, pick_device(device))
+
+
+def _same_weights(held_out: Predictions) -> list[str]:
+    """A line where the router came out as one set of weights for all rows."""
+    routing = held_out.output.routing
+    if routing.shape[1] == 1 or float((routing - routing[0]).abs().max()) > 1e-6:
+        return []
+    weights = listed([f"{weight:.2f}" for weight in routing[0].tolist()])
+    return [f"the router weighs the experts alike in all rows: {weights}"]
 
 
 def _expected(card: Card) -> list[str]:

@@ -35,7 +35,8 @@ def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html
     following = next_step(verdict)
     tone, chip = tone_of(verdict)
     questions = {
-        "For whom not?": groups_line(verdict) or "the file names no groups: add a column to see.",
+        "For whom not?": groups_line(verdict)
+        or "the file names no groups: add a column (calmoe predict --group COLUMN) to see.",
         "Does the average hide something?": HIDES.get(verdict.hidden, "") + (hidden_line(verdict) or ""),
         "What could break it?": threat_line(verdict) + _instance(report),
         "And on the target?": target_line(verdict),

@@ -241,9 +241,10 @@ def action_line(verdict: Verdict) -> str:
     if kind == "repair" and mended is not None:
         # without its name: where two repairs gain as much, another seed of the audit chooses the other
         now, then = mended.before, mended.after
-        if then.high < now.value:
-            falls = f"the error falls from {points(now.value)} to {points(max(then.value, 0.0))}"
-            return f"Repair them: on new rows {falls} ({points(then.high)} at most)."
+        if then.high < now.value or then.value < now.low:
+            most = f"{points(then.high).split()[0]} at most"
+            falls = f"from {points(now.value)} to {points(max(then.value, 0.0))} ({most})"
+            return f"Repair them: on new rows the error falls {falls}."
         return (
             "Repair them: on new rows the probabilities are closer to what happens (log loss "
             f"{decimal(mended.loss_after)} instead of {decimal(mended.loss_before)}), and off by "

@@ -46,7 +46,7 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        return TITLES.get(self.name, "the chosen repair")
+        return TITLES.get(self.name, "choosing, as a whole")
 
 
 def measure(

@@ -66,7 +66,7 @@ def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) ->
     notes = [sentences(repair)]
     if repair.crossed:
         notes.append(
-            "“The chosen repair” is what each quarter's other rows choose: it pays for the choosing. Rows "
+            "“Choosing, as a whole” is what each quarter's other rows choose: it pays for the choosing. Rows "
             "teach and judge in turn; intervals of changes beyond a temperature are wider by √2 for that."
         )
     else:
