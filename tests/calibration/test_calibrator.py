@@ -122,7 +122,7 @@ def test_what_is_no_calibrator_is_refused_in_one_line(tmp_path, content):
     with pytest.raises(InputError) as caught:
         Calibrator.load(tmp_path / "c.json")
     assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="not a readable JSON file"):
+    with pytest.raises(InputError, match="there is no file"):
         Calibrator.load(tmp_path / "none.json")
 
 

@@ -355,7 +355,7 @@ def test_calibrators_are_saved_as_json(tmp_path):
     )
     with pytest.raises(InputError, match="temperature must be a finite number"):
         Temperature.load(tmp_path / "text.json")
-    with pytest.raises(InputError, match="not a readable JSON"):
+    with pytest.raises(InputError, match="there is no file"):
         Temperature.load(tmp_path / "none.json")
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="not a readable JSON"):

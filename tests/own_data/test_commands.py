@@ -197,6 +197,20 @@ def test_texts_of_any_classes(tmp_path, unrendered):
     done("predict", "mails-model", "mails.jsonl", "--out", "p.csv")
     assert set(Predictions.load("p.csv").groups["kanal"]) == {"a", "b"}
     assert "texts need a model" in refused("train", "mails.jsonl", *options, "--out", "other")
+    told = refused("train", "mails.jsonl", "--label", "urteil", "--encoder", encoder, "--out", "other")
+    assert "--text" in told
+    assert "no folder ./gone/x" in refused(
+        "train", "mails.jsonl", *options, "--encoder", "./gone/x", "--out", "other"
+    )
+
+
+def test_a_column_of_texts_is_noticed(tmp_path):
+    lines = [f"row number {i} says it,{'ab'[i % 2]},{'yn'[i % 3 > 0]}" for i in range(90)]
+    (tmp_path / "t.csv").write_text("\n".join(["said,site,y", *lines, ""]))
+    done("init", "t.csv", "--label", "y")
+    assert "--text said" in (tmp_path / "t.toml").read_text()
+    done("init", "t.csv", "--label", "y", "--text", "said", "--out", "texts.toml")
+    assert "--group site" in (tmp_path / "texts.toml").read_text()
 
 
 def test_images_in_two_domains(tmp_path, unrendered):
@@ -211,6 +225,17 @@ def test_images_in_two_domains(tmp_path, unrendered):
     assert loss == pytest.approx(reported("photos-model", "shift")["log_loss"], abs=1e-6)
     files = sorted((tmp_path / "photos" / "sketch" / "owl").iterdir())
     assert set(model.predict(files)) <= {"cat", "dog", "owl"}
+
+
+def test_an_empty_folder_is_named_and_the_current_folder_has_a_name(tmp_path, monkeypatch):
+    write_images(tmp_path / "photos", domains=("only",), count=12)
+    place = tmp_path / "photos" / "only"
+    (place / "yak").mkdir()
+    monkeypatch.chdir(place)
+    done("init", ".")
+    spec = place / "only.toml"
+    assert "yak holds no images" in spec.read_text()
+    assert read_spec(spec).folder.name == "only-model"
 
 
 def test_the_papers_methods_beside_it(tmp_path, unrendered):

@@ -69,7 +69,7 @@ class Mended(NamedTuple):
 class Elsewhere(NamedTuple):
     """What the audited rows say about a target: predicted, contradicted by labels from there, or nothing."""
 
-    state: Literal["predicted", "contradicted", "unlike"]
+    state: Literal["predicted", "contradicted", "unlike", "too few rows"]
     accuracy: Estimate | None
     ece: Estimate | None
 
@@ -250,7 +250,7 @@ def _action(
         return Action("train", "calmoe train DATA --label LABEL")
     if mended is not None:
         return Action("repair", f"calmoe repair {FILE}{judged} --out calibrator.json")
-    if truth == "not decided":
+    if truth == "not decided" or (truth == "off" and report.repair is None):
         return Action("collect", f"calmoe audit MORE_ROWS{judged}")
     wary = truth == "off" or off or hidden == "hidden" or steadiness == "fragile"
     kind: Kind = "watch" if wary else "use"
@@ -289,7 +289,7 @@ def read_target(report: "AuditReport") -> Elsewhere | None:
     """What is predicted for a target; where labels contradict it, what they say themselves."""
     target = report.target
     if target is None:
-        return None
+        return Elsewhere("too few rows", None, None) if "target" in report.left_out else None
     test, scores = target.plausibility, target.predicted
     if test is not None and test.p_value < 0.05:
         if target.actual is None:

@@ -17,6 +17,8 @@ def read_file(path: str | Path) -> Any:
     """Whatever a JSON file holds."""
     try:
         return read_json(path)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
     except OSError as error:
         raise InputError(f"{path}: not a readable JSON file ({error.strerror or error})") from None
 

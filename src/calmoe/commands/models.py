@@ -82,6 +82,7 @@ def train_command(
         data, label, text, encoder, group, shift, domain, expect_shift, drop, model, settings, held_out,
         seed, out, compare,
     )  # fmt: skip
+    from calmoe.auditing.repairs.repair import FEWEST
     from calmoe.own_data.train import PAGE, follow_training, train
     from calmoe.render.console import make_console
 
@@ -96,7 +97,10 @@ def train_command(
         say(note)
     say(f"the model is {spec.folder}, its page {spec.folder / PAGE}")
     say(f"next: calmoe predict {spec.folder} NEW_DATA --out predictions.csv")
-    say(f"or: calmoe audit {spec.folder / 'held_out.safetensors'}")
+    if trained.held_out >= FEWEST:
+        say(f"or: calmoe audit {spec.folder / 'held_out.safetensors'}")
+    else:
+        say(f"an audit needs {FEWEST} labelled rows new to the model: {trained.held_out} were held out here")
 
 
 @app.command("init")
@@ -134,7 +138,7 @@ def init_command(
         data, label, text, encoder, group, shift, domain, expect_shift, drop, model, settings, held_out,
         seed, None, False,
     )  # fmt: skip
-    path = out or Path(f"{data.stem}.toml")
+    path = out or Path(f"{spec.name}.toml")
     if path.suffix != ".toml":
         raise InputError(f"{path}: a spec's name ends in .toml")
     if os.path.lexists(path):

@@ -78,7 +78,7 @@ class Card:
             f"# A calmoe model for {markdown(self.label or self.dataset or 'data')}",
             "",
             f"It predicts one of {len(classes)} classes from {kind}: {markdown(shown)}. Its probabilities "
-            "are calibrated: the temperature is inside.",
+            "come from a temperature that is inside; `calmoe audit` says whether they are true on your data.",
             *self._repaired(),
             "",
             "```python",

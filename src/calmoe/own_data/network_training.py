@@ -194,6 +194,7 @@ def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSett
         learning_rate=rate,
         weight_decay=settings.weight_decay,
         rho=radius(settings, dataset.tokens),
+        sharp_every=settings.sharp_every,
         average=max(0.0, min(average, 1 - 10 / steps)),
         views=settings.views or len(dataset.views),
         batch_norm=settings.batch_norm or TrainingSettings.batch_norm,

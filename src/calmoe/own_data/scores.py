@@ -66,6 +66,7 @@ def score_grids(rows: list[Row], rare: int | None = None) -> list[Grid]:
 
 def _grid(rows: list[Row], part: str, rare: int | None) -> Grid:
     table = {row.name: scores(row.parts[part], rare) for row in rows}
+    ours = next((row.name for row in rows if row.ours), None)
     best = min(each["log_loss"] for each in table.values())
     columns = COLUMNS | (PRECISION if rare is not None else {})
     lines = []
@@ -74,7 +75,7 @@ def _grid(rows: list[Row], part: str, rare: int | None) -> Grid:
             number(each.get(key, math.nan))._replace(bold=key == "log_loss" and each[key] == best)
             for key in columns
         ]
-        lines.append((label(name, name), *cells))
+        lines.append((label(f"{name} (this model)" if name == ours else name, name), *cells))
     headings = (Heading("model", ("model",)), *(Heading(title, (key,)) for key, title in columns.items()))
     what = {HELD_OUT: "Held out", SHIFT: "The shift"}[part]
     return Grid(

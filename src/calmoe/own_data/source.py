@@ -119,6 +119,8 @@ def read_images(root: Path, labelled: bool = True) -> Source:
         )
     labels = np.array([label for _, label, _ in rows], dtype=object)
     notes = [f"{len(flat)} images outside of class folders are passed over"] if flat and labels[0] else []
+    used = {part for file, _, _ in rows for part in file.parents}
+    notes += [f"{folder.name} holds no images: left out" for folder in _folders(root) if folder not in used]
     return Source(
         kind="images",
         name=legible(root.resolve().name),

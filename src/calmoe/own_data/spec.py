@@ -32,8 +32,9 @@ class NetworkSettings:
     learning_rate: float | None = None
     weight_decay: float = 1e-4
     rho: float | None = None  # SHARP; texts are trained by plain steps
+    sharp_every: int = 1  # one step of so many is sharp
     average: float | None = None  # none; for texts TEXT_AVERAGE
-    views: int | None = None
+    views: int | None = None  # None or 0: all that images have
     patience: int = 10  # epochs without a lower validation log loss
     batch_norm: str = ""  # on several ranks; empty: "synchronised"
     sharding: str = ""  # on several ranks; empty: "none"
@@ -60,9 +61,14 @@ class TrainSpec:
     network: NetworkSettings = field(default_factory=NetworkSettings)
 
     @property
+    def name(self) -> str:
+        """What the data are called."""
+        return self.data.stem if self.data.stem.strip(".") else self.data.resolve().stem  # of "." and ".."
+
+    @property
     def folder(self) -> Path:
         """Where the model goes."""
-        return self.out or Path(f"{self.data.stem}-model")
+        return self.out or Path(f"{self.name}-model")
 
     @property
     def shifted(self) -> tuple[str, list[str]]:
@@ -88,8 +94,9 @@ SHOWN: dict[str, tuple[str | float, str]] = {
     "learning_rate": (0.001, "of the first step"),
     "weight_decay": (NetworkSettings.weight_decay, "pulls weights to zero"),
     "rho": (SHARP, "the radius of sharp steps; 0: plain steps"),
+    "sharp_every": (2, "one step of so many is sharp: trains faster, gains less"),
     "average": (0.99, "the decay of a running average of weights; 0: none"),
-    "views": (1, "of an image, whose answers are pooled"),
+    "views": (1, "of an image, whose answers are pooled; 0: all ten"),
     "patience": (NetworkSettings.patience, "epochs without a lower validation log loss, then it stops"),
     "batch_norm": ("per_rank", "on several ranks; synchronised: as on one"),
     "sharding": ("full", "on several ranks, where the network does not fit on one"),
@@ -172,8 +179,8 @@ def _network(values: dict[str, Any], before: NetworkSettings) -> NetworkSettings
             case "size":
                 checked[key] = whole(key, value, least=4, most=1024)
             case "views":
-                checked[key] = whole(key, value, least=1, most=10)
-            case "experts" | "epochs" | "batch" | "patience":
+                checked[key] = whole(key, value, most=10)
+            case "experts" | "epochs" | "batch" | "patience" | "sharp_every":
                 checked[key] = whole(key, value, least=1, most=100_000)
             case "average":
                 checked[key] = number(key, value, least=0, most=0.99999)
@@ -211,7 +218,8 @@ def as_toml(spec: TrainSpec, notes: list[str]) -> str:
         f"out = {quote(str(spec.folder))}  # the model's folder",
         f"compare = {quote(spec.compare)}  # train the paper's methods beside it",
         "",
-        '[network]  # for images and texts, and for tables where model = "network"',
+        '[network]  # for images, texts, and tables where model = "network"; a commented line is an example: '
+        "without it the data decide",
     ]
     for name, (example, what) in SHOWN.items():
         value = getattr(spec.network, name)

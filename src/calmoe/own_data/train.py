@@ -38,11 +38,12 @@ LONGEST = 10_000  # characters of a category or a class
 
 
 class Trained(NamedTuple):
-    """The model, its tables, and what to know of them."""
+    """The model, its tables, what to know of them, and how many rows were held out."""
 
     model: Model
     grids: list[Grid]
     notes: list[str]
+    held_out: int
 
 
 def read_source(spec: TrainSpec) -> Source:
@@ -134,7 +135,7 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
     notes = [ECE_NOTE, *_same_weights(ours.parts[HELD_OUT]), *_expected(model.card), *few_notes(data)]
-    return Trained(model, grids, notes)
+    return Trained(model, grids, notes, len(data.parts.held_out))
 
 
 def follow_training(spec: TrainSpec, device: str) -> None:

@@ -50,7 +50,10 @@ def deploy(comparison: ModelComparison) -> str:
     though = (
         f", though {_names(better)} {'is' if len(better) == 1 else 'are'} right more often" if better else ""
     )
-    return f"Deploy {chosen.name}: {why}; {state}{though}."
+    lead = f"Deploy {chosen.name}"
+    if truth.truth == "off" and not truth.slight:
+        lead = f"The best of them is {chosen.name}, but repair it before you deploy it"
+    return f"{lead}: {why}; {state}{though}."
 
 
 def comparison_lines(comparison: ModelComparison) -> list[str]:

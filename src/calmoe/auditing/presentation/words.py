@@ -226,6 +226,8 @@ def target_line(verdict: Verdict) -> str | None:
     known = ""
     if there.accuracy is not None and there.ece is not None:
         known = f"{percent(there.accuracy.value)} come true, off {between(there.ece)}"
+    if there.state == "too few rows":
+        return "nothing can be predicted: there are too few rows, here or there."
     if there.state == "unlike":
         return "nothing can be predicted: too few of the audited rows are like those."
     if there.state == "contradicted":
@@ -252,6 +254,8 @@ def action_line(verdict: Verdict) -> str:
         )
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
+    if kind == "collect" and verdict.truth == "off":
+        return "Do not rely on the numbers. Label more rows and audit again: these are too few for a repair."
     if kind == "collect":
         return "Label more rows like these and audit again."
     if kind == "watch" and verdict.truth == "off":
