@@ -246,11 +246,11 @@ def action_line(verdict: Verdict) -> str:
         if then.high < now.value or then.value < now.low:
             most = f"{points(then.high).split()[0]} at most"
             falls = f"from {points(now.value)} to {points(max(then.value, 0.0))} ({most})"
-            return f"Repair them: on new rows the error falls {falls}."
+            return f"Repair them: on new rows the error falls {falls}.{_left_to_check(verdict)}"
         return (
             "Repair them: on new rows the probabilities are closer to what happens (log loss "
             f"{decimal(mended.loss_after)} instead of {decimal(mended.loss_before)}), and off by "
-            f"{points(then.high)} at most."
+            f"{points(then.high)} at most.{_left_to_check(verdict)}"
         )
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
@@ -265,6 +265,13 @@ def action_line(verdict: Verdict) -> str:
     if kind == "watch":
         return "Use them on rows like these only, and check every new kind of data first."
     return "Use them as they are, and check new data now and then."
+
+
+def _left_to_check(verdict: Verdict) -> str:
+    """A repair does not know groups."""
+    if not verdict.groups_worse:
+        return ""
+    return f" It corrects all groups alike: look at {verdict.groups_worse[0].name} again afterwards."
 
 
 def command(verdict: Verdict, file: str | None = None) -> str:
