@@ -11,6 +11,8 @@ from calmoe.auditing.presentation.words import (
     headline,
     hidden_line,
     next_step,
+    percent,
+    points,
     skill_line,
     target_line,
     threat_line,
@@ -26,6 +28,7 @@ CAPTION = (
     "A dot is a group of rows that it calls equally sure, larger for more rows, with its interval. On the "
     "dashed line the probabilities are true."
 )
+NO_GROUPS = "the file names no groups: add a column (calmoe predict --group COLUMN) to see."
 HIDES = {"hidden": "Yes: ", "nothing found": "No: "}
 
 
@@ -34,10 +37,11 @@ def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html
     verdict = report.verdict
     following = next_step(verdict)
     tone, chip = tone_of(verdict)
+    groups, kind = groups_line(verdict), _kind_of_rows(report)
+    hidden = HIDES.get(verdict.hidden, "") + (hidden_line(verdict) or "")
     questions = {
-        "For whom not?": groups_line(verdict)
-        or "the file names no groups: add a column (calmoe predict --group COLUMN) to see.",
-        "Does the average hide something?": HIDES.get(verdict.hidden, "") + (hidden_line(verdict) or ""),
+        "For whom not?": groups or " ".join(filter(None, (_sentence(kind), _sentence(NO_GROUPS)))),
+        "Does the average hide something?": hidden + (f" Such as: {kind}" if groups and kind else ""),
         "What could break it?": threat_line(verdict) + _instance(report),
         "And on the target?": target_line(verdict),
     }
@@ -75,6 +79,19 @@ def tone_of(verdict: Verdict) -> tuple[str, str]:
     if verdict.hidden == "hidden" or verdict.groups_off or verdict.fragility == "fragile":
         return "warn", "True on average only"
     return "good", "May well be true"
+
+
+def _kind_of_rows(report: "AuditReport") -> str:
+    """The kind of rows that is furthest off, where something surely hides."""
+    if report.verdict.hidden != "hidden" or report.hidden is None:
+        return ""
+    clear = [rule for rule in report.hidden.rules if rule.gap.low > 0 or rule.gap.high < 0]
+    if len(report.hidden.rules) < 2 or not clear:
+        return ""
+    worst = max(clear, key=lambda rule: abs(rule.gap.value))
+    side = "too high" if worst.gap.value < 0 else "too low"
+    share = percent(worst.share.value, 0)
+    return f"where {worst.text} ({share} of rows), {side} by {points(abs(worst.gap.value))}."
 
 
 def _instance(report: "AuditReport") -> str:

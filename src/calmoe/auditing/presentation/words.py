@@ -143,25 +143,29 @@ def groups_line(verdict: Verdict) -> str | None:
     few = verdict.groups_unknown
     known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
     if verdict.groups_worse:
-        worse = [f"{group.name} ({_how_far(group)})" for group in verdict.groups_worse[:2]]
+        worse = [f"{group.name} ({_how_far(group, verdict)})" for group in verdict.groups_worse[:2]]
         more = len(verdict.groups_worse) - 2
         others = tuple(group for group in verdict.groups_off if group not in verdict.groups_worse)
         also = f" Not true for {_names(others)} either." if others and verdict.truth != "off" else ""
-        return f"worst for {listed([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
+        lead = "not true for" if len(verdict.groups_off) == 1 else "worst for"
+        return f"{lead} {listed([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
     if verdict.groups_off:
         worst, names = verdict.groups_off[0], _names(verdict.groups_off)
         if names == worst.name:
-            return f"not true for {names} ({_how_far(worst)}).{known}"
-        return f"not true for {names}. Worst for {worst.name} ({_how_far(worst)}).{known}"
+            return f"not true for {names} ({_how_far(worst, verdict)}).{known}"
+        return f"not true for {names}. Worst for {worst.name} ({_how_far(worst, verdict)}).{known}"
     if verdict.truth == "off":
         return f"no group alone is surely off.{known}"
     return f"no group was found for which they are not true.{known}"
 
 
-def _how_far(group: GroupOff) -> str:
+def _how_far(group: GroupOff, verdict: Verdict) -> str:
     if group.side in ("both ways", "not decided"):
         return f"off {between(group.ece)}"
-    return f"says {percent(group.confidence)} on average, {percent(group.rate)} come true"
+    said, real = percent(group.confidence), percent(group.rate)
+    if verdict.judged == "top":
+        return f"{said} sure on average, right {real} of the time"
+    return f"says {said} on average, {real} are {verdict.judged}"
 
 
 def _names(groups: tuple[GroupOff, ...]) -> str:
@@ -176,8 +180,8 @@ def hidden_line(verdict: Verdict) -> str | None:
     if verdict.hidden == "not looked at":
         return None
     if verdict.hidden == "nothing found":
-        beyond = "nothing beyond these groups" if verdict.groups_off else "nothing"
-        return f"{beyond} was found hidden behind the average."
+        beside = "beside the groups named above, " if verdict.groups_off else ""
+        return f"{beside}nothing was found that the average hides."
     if verdict.hidden == "not decided":
         return "not decided: more rows would tell whether errors hide behind the average."
     by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
@@ -187,7 +191,10 @@ def hidden_line(verdict: Verdict) -> str | None:
         "prediction": " The probabilities of the other classes show which.",
         "both": f" The probabilities of the other classes show which; {teller} more.",
     }.get(verdict.origin or "", "")
-    return f"rows that it calls equally sure differ in how often they come true{by}.{source}"
+    if verdict.judged == "top":
+        differ = f"it is right on some kinds more often than on others{by}"
+        return f"of rows that it calls equally sure, {differ}.{source}"
+    return f"rows of equal probability differ in how often they are {verdict.judged}{by}.{source}"
 
 
 def threat_line(verdict: Verdict) -> str:
@@ -195,18 +202,18 @@ def threat_line(verdict: Verdict) -> str:
     line, group = _shift_line(verdict), next(iter(verdict.groups_off), None)
     if group is None or verdict.fragility == "fragile":
         return line
-    return f"more rows of {group.name} ({_how_far(group)}). Apart from that: {line}"
+    return f"more rows of {group.name}. Apart from that: {line}"
 
 
 def _shift_line(verdict: Verdict) -> str:
     if verdict.worst is None:
         few = f"{many(verdict.rows, 'row')} {'is' if verdict.rows == 1 else 'are'} too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
-    size = f"If a group of {percent(GROUP, 0)} of rows grows to {percent(grown(verdict.shift), 0)}"
+    size = f"a group that grows from {percent(GROUP, 0)} to {percent(grown(verdict.shift), 0)} of rows"
     if verdict.fragility == "fragile":
         reach = points(max(verdict.worst.low, 0.0))
-        return f"a shift in the mix of rows. {size}, the error can reach {reach} or more."
-    worst = f"{size}, the worst mix found is off {between(verdict.worst)}"
+        return f"a shift in the mix of rows. One as large as {size} can bring the error to {reach} or more."
+    worst = f"The worst mix found, as far away as {size}, is off {between(verdict.worst)}"
     if verdict.fragility == "not decided" and verdict.worst.low <= 0:
         return "no shift was found that does, but these rows are too few to rule one out."
     if verdict.fragility == "not decided":
@@ -242,10 +249,10 @@ def action_line(verdict: Verdict) -> str:
     kind, mended = verdict.action.kind, verdict.mended
     if kind == "repair" and mended is not None:
         # without its name: where two repairs gain as much, another seed of the audit chooses the other
-        now, then = mended.before, mended.after
-        if then.high < now.value or then.value < now.low:
-            most = f"{points(then.high).split()[0]} at most"
-            falls = f"from {points(now.value)} to {points(max(then.value, 0.0))} ({most})"
+        now, then = max(mended.before.value, abs(verdict.balance.value)), mended.after
+        if then.high < now or then.value < mended.before.low:
+            most = f" ({points(then.high).split()[0]} at most)" if then.high < now else ""
+            falls = f"from about {points(now)} to about {points(max(then.value, 0.0))}{most}"
             return f"Repair them: on new rows the error falls {falls}.{_left_to_check(verdict)}"
         return (
             "Repair them: on new rows the probabilities are closer to what happens (log loss "
@@ -271,7 +278,8 @@ def _left_to_check(verdict: Verdict) -> str:
     """A repair does not know groups."""
     if not verdict.groups_worse:
         return ""
-    return f" It corrects all groups alike: look at {verdict.groups_worse[0].name} again afterwards."
+    name = verdict.groups_worse[0].name
+    return f" It treats all groups alike and may not mend {name}: look there again afterwards."
 
 
 def command(verdict: Verdict, file: str | None = None) -> str:
