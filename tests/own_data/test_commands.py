@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import calmoe
+from calmoe.formats.writing import TAUGHT
 from calmoe.metrics import nll
 from calmoe.models.mixture_of_models import SHIFT_ETAS
 from calmoe.own_data.spec import NetworkSettings, read_spec
@@ -42,27 +43,31 @@ def test_a_table_in_three_commands(tmp_path, unrendered):
     names = {path.name for path in folder.iterdir()}
     assert {"model.json", "model.safetensors", "card.json", "README.md", "report.html"} <= names
     told = done("predict", folder, path, "--out", "p.csv")
-    assert "the model was trained on these very data" in told
+    assert "320 of 400 rows taught the model" in told
     assert "400 predictions in p.csv\nnext: calmoe audit p.csv" in told
     rows = list(csv.DictReader((tmp_path / "p.csv").open(encoding="utf-8")))
     assert {"prob_no", "prob_yes", "label", "predicted", "region"} <= set(rows[0])
     assert {row["label"] for row in rows} == {"no", "yes"}
-    assert "Verdict: The probabilities" in done("audit", "p.csv")
-    assert list(Predictions.load("p.csv").groups) == ["region"]  # not what the model predicts
+    told = done("audit", "p.csv")
+    assert "320 of 400 rows taught the model and are left out" in told
+    assert "Verdict: The probabilities" in told
+    assert list(Predictions.load("p.csv").groups) == ["region", TAUGHT]  # not what the model predicts
     assert "end the name so" in refused("predict", folder, path, "--out", "p.txt")
 
 
 @pytest.mark.usefixtures("hasty")
 def test_a_repaired_model_says_where_it_flatters_itself(tmp_path, unrendered):
-    path = write_credit(tmp_path / "credit.csv")
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "new.csv").write_text("".join([lines[0], *lines[200:]]), encoding="utf-8")
+    path, other = write_credit(tmp_path / "credit.csv"), write_credit(tmp_path / "other.csv", seed=1)
+    lines = [each.read_text(encoding="utf-8").splitlines(keepends=True) for each in (path, other)]
+    (tmp_path / "both.csv").write_text("".join([*lines[0], *lines[1][1:]]), encoding="utf-8")
+    (tmp_path / "new.csv").write_text("".join([lines[1][0], *lines[1][200:]]), encoding="utf-8")
     done("train", path, "--label", "default", *NETWORK)
-    done("predict", "credit-model", path, "--out", "p.csv")
-    done("repair", "p.csv", "--kind", "vector", "--out", "c.json")
+    done("predict", "credit-model", "both.csv", "--out", "p.csv")
+    told = done("repair", "p.csv", "--kind", "vector", "--out", "c.json")
+    assert "of 800 rows taught the model and are left out" in told
     told = done("apply", "c.json", "credit-model", "--out", "repaired")
     assert "fitted on these very rows" not in told
-    assert "fitted on these very rows" in done("predict", "repaired", path, "--out", "same.safetensors")
+    assert "fitted on these very rows" in done("predict", "repaired", "both.csv", "--out", "same.safetensors")
     assert "fitted on these very rows" in done("audit", "same.safetensors")
     assert "fitted on these very rows" not in done("predict", "repaired", "new.csv", "--out", "n.safetensors")
     assert "fitted on these very rows" not in done("audit", "n.safetensors")
@@ -137,7 +142,7 @@ def test_a_mixture_of_models_is_the_default_for_tables(tmp_path, unrendered):
     assert "Mixture of models" in told
     assert "Kunde" not in calmoe.load("credit-model").columns
     done("predict", "credit-model", path, "--out", "p.safetensors")
-    assert len(Predictions.load("p.safetensors")) == 200
+    assert Predictions.load("p.safetensors").groups[TAUGHT].sum() == 160
 
 
 def test_an_expected_shift_chooses_how_robust_to_be(tmp_path, unrendered):
@@ -183,9 +188,9 @@ def test_data_frames_and_files_give_the_same(tmp_path, unrendered):
 def test_texts_of_any_classes(tmp_path, unrendered):
     encoder, generator = save_encoder(tmp_path / "encoder"), random.Random(0)
     with (tmp_path / "mails.jsonl").open("w") as stream:
-        for _ in range(90):
+        for number in range(90):
             label, word = generator.choice([("sehr gut", "good"), ("mittel", "kind"), ("übel", "awful")])
-            text = " ".join(["you", "are", word, *generator.choices(["a", "the", "man"], k=3)])
+            text = " ".join(["you", "are", word, *generator.choices(["a", "the", "man"], k=3), str(number)])
             stream.write(json.dumps({"body": text, "urteil": label, "kanal": generator.choice("ab")}) + "\n")
     options = ("--label", "urteil", "--text", "body", "--group", "kanal")
     told = done("train", "mails.jsonl", *options, "--encoder", encoder, "--set", "epochs=2")
@@ -194,7 +199,7 @@ def test_texts_of_any_classes(tmp_path, unrendered):
     model = calmoe.load("mails-model")
     assert model.classes == ["mittel", "sehr gut", "übel"]
     assert model.predict_proba(["you are good", ""]).shape == (2, 3)
-    done("predict", "mails-model", "mails.jsonl", "--out", "p.csv")
+    assert "72 of 90 rows taught the model" in done("predict", "mails-model", "mails.jsonl", "--out", "p.csv")
     assert set(Predictions.load("p.csv").groups["kanal"]) == {"a", "b"}
     assert "texts need a model" in refused("train", "mails.jsonl", *options, "--out", "other")
     told = refused("train", "mails.jsonl", "--label", "urteil", "--encoder", encoder, "--out", "other")
@@ -221,10 +226,16 @@ def test_images_in_two_domains(tmp_path, unrendered):
     assert "Logistic regression on pixels" in told
     done("predict", "photos-model", "photos/sketch", "--out", "p.csv")
     predictions, model = Predictions.load("p.csv"), calmoe.load("photos-model")
+    assert TAUGHT not in predictions.groups
     loss = nll(predictions.output.log_probs, predictions.known_labels)
     assert loss == pytest.approx(reported("photos-model", "shift")["log_loss"], abs=1e-6)
     files = sorted((tmp_path / "photos" / "sketch" / "owl").iterdir())
     assert set(model.predict(files)) <= {"cat", "dog", "owl"}
+    done("predict", "photos-model", "photos", "--out", "all.csv")
+    everything = Predictions.load("all.csv")
+    marked = everything.subset(TAUGHT)
+    assert len(marked) == model.card.rows
+    assert {name.partition("/")[0] for name in marked.groups["file"]} == {"photo"}
 
 
 def test_an_empty_folder_is_named_and_the_current_folder_has_a_name(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ A new section is a file in `sections/`, a line in `SECTIONS`, and the field of `
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ from calmoe.errors import InputError
 from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
 from calmoe.mixture import combine
+from calmoe.new_rows import NewRows, new_rows
 from calmoe.ownership import PAGE, put
 from calmoe.predictions import Predictions
 
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 
 IN_ORDER = 0.01  # a difference of probabilities that says nothing about their order
 FAINTEST = -20.0  # log-probabilities below it count as this
+TAUGHT_ROWS = "rows that taught the model"
+"""Under this name `AuditReport.left_out` says how many of how many rows the audit left out."""
 
 SECTIONS: tuple[Section, ...] = (
     reliability.SECTION,
@@ -216,7 +219,8 @@ def audit(
 ) -> AuditReport:
     """Audit a mixture's probabilities: is E[Y | f] = f, for whom is it not, what breaks it, what to do.
 
-    No model judges a row that it learned from.
+    No model judges a row that it learned from; rows whose group column `taught_the_model` is true are left
+    out.
 
     Args:
         predictions: What the model said, with labels; 200 rows or more for all sections.
@@ -239,9 +243,26 @@ def audit(
         >>> report.verdict.truth, report.verdict.side
         ('off', 'too high')
     """
-    material = _checked(predictions, target, labelled_target, of, bins, level, seed)
+    if not isinstance(predictions, Predictions):
+        raise InputError(
+            f"audit needs Predictions, not {type(predictions).__name__}: Predictions.load(path) reads a "
+            "file, Predictions.from_probs(probs, labels) takes arrays"
+        )
+    new = new_rows(predictions)
+    material = _checked(new.predictions, target, labelled_target, of, bins, level, seed)
     with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
-        return _audited(material, progress)
+        report = _audited(material, progress)
+    return _among_all(report, new) if new.left_out else report
+
+
+def _among_all(report: AuditReport, new: NewRows) -> AuditReport:
+    """The report on new rows: it says what is left out, and counts the judged rows among all."""
+    fragility = report.fragility
+    return replace(
+        report,
+        left_out={TAUGHT_ROWS: new.left_out, **report.left_out},
+        fragility=None if fragility is None else replace(fragility, rows=new.numbers[fragility.rows]),
+    )
 
 
 def _checked(
@@ -254,11 +275,6 @@ def _checked(
     seed: int,
 ) -> Material:
     """What the sections work on, once all of it is in order: errors come before the work."""
-    if not isinstance(predictions, Predictions):
-        raise InputError(
-            f"audit needs Predictions, not {type(predictions).__name__}: Predictions.load(path) reads a "
-            "file, Predictions.from_probs(probs, labels) takes arrays"
-        )
     if not 0 < as_number("level", level) < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
     as_count("seed", seed, least=0, most=2**32 - 1)

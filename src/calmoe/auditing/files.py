@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import Progress, TaskID, TaskProgressColumn, TimeElapsedColumn
 
 from calmoe import __version__
-from calmoe.auditing.audit_report import AuditReport, audit
+from calmoe.auditing.audit_report import TAUGHT_ROWS, AuditReport, audit
 from calmoe.auditing.comparison import ModelComparison, compare, names_of
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
@@ -23,6 +23,7 @@ from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
 from calmoe.files import json_bytes, legible
 from calmoe.formats import NOTE, Columns
+from calmoe.new_rows import check_new, left_out_note, new_rows
 from calmoe.ownership import PAGE, owned, put
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
@@ -50,6 +51,7 @@ def audit_files(
         predictions = read_with(paths[0], columns)
         with about(paths[0]):
             predictions.known_labels  # noqa: B018 - refused where there are none
+            check_new(predictions)
             judged = judged_class(predictions, of, "--of")
         target, labelled_target = (_elsewhere(path, columns, predictions) for path in paths[1:])
         try:
@@ -74,7 +76,7 @@ def audit_files(
             facts["take care"] = FLATTERY
         page = None if out is None else report.save(out, facts)
         lines = [f"{path}: {note}" for path, note in notes.values()]
-        return report, page, [*lines, *(f"{paths[0]}: {each}" for each in flattered)]
+        return report, page, [*lines, *(f"{paths[0]}: {each}" for each in (*_left_out(report), *flattered))]
 
 
 def compare_files(
@@ -92,6 +94,7 @@ def compare_files(
         read[name] = read_with(path, columns)
         with about(path):
             read[name].known_labels  # noqa: B018 - refused where there are none
+            check_new(read[name])
     reports: dict[str, tuple[Predictions, AuditReport]] = {}
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         for name, path in zip(names, paths, strict=True):
@@ -99,14 +102,14 @@ def compare_files(
             with about(path):
                 judged = judged_class(read[name], of, "--of")
             report = audit(read[name], of=judged, progress=_moving(bar, task), **options)
-            reports[name] = read[name], report
+            reports[name] = new_rows(read[name]).predictions, report
     comparison = compare(reports, options.get("level", LEVEL))
     if out is not None:
         put(out, AUDIT, _comparison_files(comparison, dict(zip(names, paths, strict=True))))
     notes = [
         f"{path}: {note}"
         for name, path in zip(names, paths, strict=True)
-        for note in [*_read_as(read[name]), *_flattered(read[name])]
+        for note in [*_read_as(read[name]), *_left_out(reports[name][1]), *_flattered(read[name])]
     ]
     return comparison, None if out is None else out / PAGE, notes
 
@@ -114,6 +117,11 @@ def compare_files(
 def _read_as(predictions: Predictions) -> list[str]:
     """How the file was read, if calmoe did not write it."""
     return [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
+
+
+def _left_out(report: AuditReport) -> list[str]:
+    """That rows which taught the model are left out, where some are."""
+    return [left_out_note(report.left_out[TAUGHT_ROWS])] if TAUGHT_ROWS in report.left_out else []
 
 
 def _flattered(predictions: Predictions) -> list[str]:
@@ -133,6 +141,8 @@ def _comparison_files(comparison: ModelComparison, paths: Mapping[str, Path]) ->
         own = model.report.files(facts)
         files |= {f"{folders[model.name]}/{name}": data for name, data in own.items()}
     facts = origin(paths)
+    for model in comparison.models:
+        facts |= {f"left out of {model.name}": note for note in _left_out(model.report)}
     pages = {name: f"{folder}/{PAGE}" for name, folder in folders.items()}
     files[PAGE] = comparison_page(comparison, pages, facts).html().encode()
     files["audit.json"] = json_bytes({"origin": facts, **comparison.to_dict()})

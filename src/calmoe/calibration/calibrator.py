@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, overload
 
+import torch
 from torch import Tensor
 
 from calmoe.arrays import Array, as_tensor
@@ -20,6 +21,7 @@ from calmoe.calibration.vector_scaling import VectorScaling
 from calmoe.errors import InputError, about, shown
 from calmoe.files import write_json
 from calmoe.mixture import MixtureOutput
+from calmoe.new_rows import taught_rows
 from calmoe.predictions import Predictions
 from calmoe.validation import items, text
 
@@ -119,7 +121,7 @@ class Calibrator:
                     f"{_listed(names)}: give predictions with the same classes in the same order"
                 )
             metadata = dict(given.metadata)
-            if self.seen is not None and self.seen.recognises(given.output, given.labels):
+            if self._has_seen(given):
                 metadata[FLATTERED] = True
             return replace(given, output=self.transform(given.output), metadata=metadata)
         transform: Any = self.fitted.transform  # type: ignore[attr-defined]
@@ -132,6 +134,16 @@ class Calibrator:
             return given._replace(log_probs=transform(given.log_probs))
         moved: Tensor = transform(as_tensor(given))
         return moved
+
+    def _has_seen(self, given: Predictions) -> bool:
+        """Whether it was fitted on these very rows; those that taught the model were left out then."""
+        if self.seen is None:
+            return False
+        new = torch.from_numpy(~taught_rows(given))
+        if new.all():
+            return self.seen.recognises(given.output, given.labels)
+        output = MixtureOutput(*(part[new] for part in given.output))
+        return self.seen.recognises(output, None if given.labels is None else given.labels[new])
 
     def to_dict(self) -> dict[str, Any]:
         """What `save` writes."""

@@ -169,9 +169,12 @@ def predict_command(
 ) -> None:
     """Predict with a trained model; `calmoe audit` reads what it writes.
 
+    Rows that the model was trained on are marked in a column taught_the_model, and left out of audits.
+
     Example: calmoe predict credit-model new.csv --out predictions.csv
     """
     from calmoe.experiments.trained import load
+    from calmoe.new_rows import taught_rows
     from calmoe.own_data.predict import predict
 
     predicted = predict(load(model), data, out, label or "", tuple(group or ()))
@@ -180,7 +183,9 @@ def predict_command(
     labelled = predicted.predictions.labels is not None
     say(f"{len(predicted.predictions):,} predictions in {out}{'' if labelled else ', without labels'}")
     held_out = model / "held_out.safetensors"
-    if labelled:
+    if labelled and taught_rows(predicted.predictions).all():
+        say("next: the same with other rows, as calmoe audit takes none of these")
+    elif labelled:
         say(f"next: calmoe audit {out}")
     elif held_out.is_file():
         say(f"next: calmoe audit {held_out} --target {out} says what they may be worth")

@@ -55,8 +55,8 @@ def repair_command(
             seed=seed,
             inside=lambda share: bar.update(task, completed=share),
         )
-    if found.note:
-        say(f"note: {file}: {found.note}")
+    for note in found.notes:
+        say(f"note: {file}: {note}")
     make_console().print(candidates_table(found.repair).rich())
     say(found.effect)
     changes = "changes nothing" if found.calibrator.kind == "Identity" else f"holds {found.calibrator.title}"

@@ -20,7 +20,7 @@ from calmoe.formats.columns import NOTE, Columns, check_there, class_name, liste
 from calmoe.formats.naming import LABELS, Named, Table, check_names, from_arrays, from_columns, is_numeric
 from calmoe.formats.parts import Remaining, Scores, expert_scores, readable, routing_weights
 from calmoe.formats.rounding import renormalised
-from calmoe.formats.writing import PREDICTED
+from calmoe.formats.writing import PREDICTED, TAUGHT
 
 PREFIXES = ("prob_", "p_", "proba_")
 LOGITS = ("logit_", "logits_")
@@ -241,6 +241,8 @@ class _Reading:
         named = [
             name for name in self.asked.groups if name in self.parts.columns or not self.asked.label_optional
         ]
+        if TAUGHT in self.parts.columns and TAUGHT not in named:  # an audit must know, whatever is named
+            named.append(TAUGHT)
         return {name: self.parts.take(name) for name in named}
 
     def _note(self, found: Scores, truth: Truth | None, matched: Match) -> str:

@@ -14,6 +14,7 @@ from calmoe.formats.columns import Columns, check_there
 from calmoe.formats.mapping import mapped
 from calmoe.formats.naming import ARRAYS, Table, check_names
 from calmoe.formats.text import repeat
+from calmoe.formats.writing import TAUGHT
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import unique_keys
 
@@ -47,7 +48,7 @@ def _chosen(table: Table, wanted: Columns) -> Table:
     if wanted.groups is not None:
         for name in () if wanted.label_optional else wanted.groups:
             check_there("group", name, groups)
-        groups = {name: groups[name] for name in wanted.groups if name in groups}
+        groups = {name: groups[name] for name in (*wanted.groups, TAUGHT) if name in groups}
     if wanted.classes is not None:
         metadata = metadata | {"classes": list(wanted.classes)}
     return Table(table.arrays, groups, metadata)

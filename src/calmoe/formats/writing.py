@@ -14,6 +14,8 @@ from calmoe.formats.columns import class_values
 KINDS = (".csv", ".parquet")
 PREDICTED = "predicted"
 """The most probable class of each row: in a table without labels it says what the classes are called."""
+TAUGHT = "taught_the_model"
+"""True for the rows that a model was trained on: audits and repairs leave them out."""
 
 
 class Answers(NamedTuple):

@@ -5,6 +5,7 @@ model.safetensors    weights
 encoder/             a text encoder: configuration, trained weights, tokenizer
 experts/             scikit-learn's models, as skops files
 calibrator.json      what repairs its probabilities, if anything does
+taught.safetensors   what recognises the rows that it was trained on, if `calmoe train` made it
 card.json, README.md what it was trained on, its scores; for programs and for people
 """
 
@@ -30,18 +31,20 @@ from calmoe.models.model import Model
 from calmoe.models.network_model import NetworkModel, with_weights
 from calmoe.models.saved import exactly, read_classes
 from calmoe.models.table_model import TableModel
+from calmoe.models.taught import Taught
 from calmoe.tensor_files import read_tensors
 from calmoe.text_encoders import CONFIG, TOKENIZER, tokenizer_files
 from calmoe.text_encoders import WEIGHTS as ENCODER_WEIGHTS
 from calmoe.validation import items, number, read_document, table, whole
 
 FORMAT, NETWORK = "calmoe.model/1", "network"
-MODEL, WEIGHTS, CARD, README, ENCODER = (
+MODEL, WEIGHTS, CARD, README, ENCODER, TAUGHT = (
     "model.json",
     "model.safetensors",
     "card.json",
     "README.md",
     "encoder",
+    "taught.safetensors",
 )
 INSIDE = "backbone.model."  # the encoder's weights in those of the network
 KEYS = ("format", "kind", "classes", "architecture", "inputs", "temperature", "expert_temperatures")
@@ -126,6 +129,7 @@ def load_folder(folder: str | Path) -> Model:
         if saved["format"] != FORMAT:
             raise InputError(f"format must be {FORMAT!r}, not {shown(saved['format'])}: update calmoe")
     model = _read_model(place, saved, _read_card(place))
+    model.taught = _read_taught(place)
     path = inside(place, CALIBRATOR)
     if not path.is_file():
         return model
@@ -208,6 +212,8 @@ def _checked_encoder(place: Path) -> Path:
 def _write_card(model: Model, place: Path) -> None:
     if model.calibrator is not None:
         model.calibrator.save(place / CALIBRATOR)
+    if model.taught is not None:
+        model.taught.save(place / TAUGHT)
     write_json(place / CARD, model.card.as_dict())
     write_whole(place / README, model.card.markdown(model.kind, model.classes).encode())
 
@@ -219,6 +225,15 @@ def _read_card(place: Path) -> Card:
         return Card()
     with about(legible(path)):
         return Card.from_dict(read_document(path))
+
+
+def _read_taught(place: Path) -> Taught | None:
+    """What recognises the rows of training; None for a folder of an older calmoe, or an estimator's."""
+    path = inside(place, TAUGHT)
+    if not path.is_file():
+        return None
+    with about(legible(path)):
+        return Taught.load(path)
 
 
 def _present(place: Path, name: str) -> Path:

@@ -15,6 +15,7 @@ from calmoe.calibration import Calibrator
 from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureOutput
 from calmoe.models.card import Card
+from calmoe.models.taught import Taught
 from calmoe.predictions import Predictions
 
 LONGEST_GROUP = 10_000  # characters
@@ -29,6 +30,7 @@ class Model:
             data's classes are. [C]
         card: What the model was trained on, and its scores.
         calibrator: What repairs the model's answers, if anything does.
+        taught: What recognises the rows that it was trained on, if `calmoe train` made it.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -44,6 +46,7 @@ class Model:
     classes: list[Any]
     card: Card
     calibrator: Calibrator | None = None
+    taught: Taught | None = None
 
     @property
     def classes_(self) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.errors import InputError, shown
 from calmoe.files import legible
+from calmoe.formats.writing import TAUGHT
 from calmoe.models.model import Model, class_name
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.tables import read_table
@@ -35,7 +36,13 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     if not data.exists():
         raise InputError(f"there is no file or folder {legible(data)}")
     source, notes = _read(model, data, label, groups)
-    if source.digest == model.card.digest:
+    taught = _taught(model, source)
+    if taught.any():
+        notes.append(
+            f"{int(taught.sum()):,} of {len(taught):,} rows taught the model, which looks better on them "
+            f"than it is: the column {TAUGHT} says which, and calmoe audit leaves them out"
+        )
+    elif source.digest == model.card.digest:
         notes.append(
             "the model was trained on these very data, and looks better on them than it is: audit its "
             "held_out.safetensors, or new rows"
@@ -52,7 +59,8 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
             labels = source.labels
     names = [legible(path.relative_to(data) if data.is_dir() else path.name) for path in source.files]
     files = {"file": np.array(names)} if names else {}
-    predictions = model.predictions(source.inputs, labels, files | source.groups)
+    marks = {TAUGHT: taught} if taught.any() else {}
+    predictions = model.predictions(source.inputs, labels, files | source.groups | marks)
     predictions.save(out)
     if FLATTERED in predictions.metadata:
         notes.append(FLATTERY)
@@ -75,6 +83,13 @@ def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tupl
         raise InputError("the model's card names no column of texts: load it in Python, calmoe.load(folder)")
     source = read_rows(data, label=wanted, text=text, groups=named)
     return source, list(source.notes)
+
+
+def _taught(model: Model, source: Source) -> np.ndarray:
+    """Which rows taught the model; none where it does not know. [N]"""
+    if model.taught is None:
+        return np.zeros(len(source), dtype=bool)
+    return model.taught.recognises(source.keys(model.card.columns))
 
 
 def _no_class(model: Model, source: Source) -> str:

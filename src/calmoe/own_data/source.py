@@ -1,7 +1,7 @@
 """What the user's data are: a table, texts or images, with labels and groups; one object, read once."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from calmoe.files import is_utf8, legible
 from calmoe.formats.columns import check_there
 from calmoe.models.columns import Columns
 from calmoe.models.model import class_name, group_column
+from calmoe.models.taught import file_keys, table_keys, text_keys
 from calmoe.own_data.tables import read_table
 
 DOMAIN = "domain"
@@ -54,6 +55,12 @@ class Source:
     def inputs(self) -> Any:
         """The rows as a model takes them."""
         return {"tables": self.columns, "texts": self.texts, "images": self.files}[self.kind]
+
+    def keys(self, columns: Collection[str]) -> np.ndarray:
+        """A key for each row, of its text, its file, or these columns of a table (`models.taught`). [N]"""
+        if self.kind == "tables":
+            return table_keys({name: self.columns[name] for name in columns if name in self.columns})
+        return text_keys(self.texts) if self.kind == "texts" else file_keys(self.files)
 
 
 def read_rows(

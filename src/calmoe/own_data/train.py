@@ -21,6 +21,7 @@ from calmoe.launch import launch
 from calmoe.models.card import Card, Scores
 from calmoe.models.folder import new_folder, write_model
 from calmoe.models.model import Model
+from calmoe.models.taught import Taught
 from calmoe.models.watching import watched
 from calmoe.own_data.describe import describe
 from calmoe.own_data.parts import HELD_OUT, Labelled, divide
@@ -126,6 +127,8 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             rows += compare(model, data, spec, where, console)
         ours = next(row for row in rows if row.ours)
         model.card = make_card(model, data, spec, session(where)["commit"] or "", ours, baselines)
+        keys = data.source.keys(data.source.columns)
+        model.taught = Taught.of(keys[data.parts.fit], keys[data.parts.held_out])
         command = legible(shlex.join(["calmoe", "train", spec.data.name, *options(spec)]))
         write_model(model, place)
         page = make_page(data, rows, model.card, said, notes, command)

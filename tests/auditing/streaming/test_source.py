@@ -169,3 +169,14 @@ def test_a_file_cut_short_is_refused(tmp_path):
     path.write_bytes(data[:200] + b"\0" * 2000 + data[2200:])
     with pytest.raises(InputError):
         list(Source([path], Columns()).batches())
+
+
+def test_rows_that_taught_the_model_are_refused_wherever_they_are(tmp_path):
+    columns = {"prob_0": half, "prob_1": 1 - half, "label": np.repeat([0, 1], 20)}
+    marks = np.arange(ROWS) == ROWS - 1
+    path = table(tmp_path / "p.parquet", **columns, taught_the_model=marks)
+    for asked in (Columns(), Columns(groups=())):
+        with pytest.raises(InputError, match="take them out of the file, or audit without --stream"):
+            list(Source([path], asked, most=10).batches())
+    table(path, **columns, taught_the_model=np.zeros(ROWS, dtype=bool))
+    assert all(not batch.groups for _, batch in Source([path], Columns(), most=10).batches())

@@ -44,7 +44,8 @@ TERMS = {
     "NLL": "log loss: minus the logarithm of the probability given to the true class, on average",
     "interval": "where the true number lies, with the certainty given at the end of the page, usually 95 %",
     "balance": WORDS["balance"],
-    "shift": "other shares of the same kinds of rows, such as more rows from one site, or more hard ones",
+    "shift": "other shares of the same kinds of rows, such as more from one site; in a strong one a group "
+    "grows from 20 % to 40 % of rows",
     "experts": "the models inside a mixture; a router weighs their answers row by row",
     "expert": "one of the models inside a mixture; a router weighs their answers row by row",
     "router": "the part of a mixture that gives each expert its weight, row by row",

@@ -89,9 +89,10 @@ def _kind_of_rows(report: "AuditReport") -> str:
     if len(report.hidden.rules) < 2 or not clear:
         return ""
     worst = max(clear, key=lambda rule: abs(rule.gap.value))
-    side = "too high" if worst.gap.value < 0 else "too low"
-    share = percent(worst.share.value, 0)
-    return f"where {worst.text} ({share} of rows), {side} by {points(abs(worst.gap.value))}."
+    more = "more" if worst.gap.value > 0 else "less"
+    right = "it is right" if report.judged == "top" else f"rows are {report.judged}"
+    far, share = points(abs(worst.gap.value)), percent(worst.share.value, 0)
+    return f"where {worst.text} ({share} of rows), {right} {far} {more} often than it says."
 
 
 def _instance(report: "AuditReport") -> str:

@@ -100,7 +100,7 @@ def _besides(verdict: Verdict) -> str:
     if verdict.hidden != "hidden":
         return ""
     by = f" by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
-    return f"; behind this average, single kinds of rows are further off{by}"
+    return f"; behind this average, some kinds of rows are off{by}"
 
 
 def _but(verdict: Verdict) -> str:
@@ -185,11 +185,11 @@ def hidden_line(verdict: Verdict) -> str | None:
     if verdict.hidden == "not decided":
         return "not decided: more rows would tell whether errors hide behind the average."
     by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
-    teller = "router and experts show" if verdict.routed else "the experts' own answers show"
+    tellers = "router and experts" if verdict.routed else "the experts' own answers"
     source = {
-        "routing": f" {teller[0].upper()}{teller[1:]} which.",
-        "prediction": " The probabilities of the other classes show which.",
-        "both": f" The probabilities of the other classes show which; {teller} more.",
+        "routing": f" Only {tellers} tell these kinds apart.",
+        "prediction": " The probabilities of all classes tell these kinds apart.",
+        "both": f" The probabilities of all classes tell these kinds apart, {tellers} even better.",
     }.get(verdict.origin or "", "")
     if verdict.judged == "top":
         differ = f"it is right on some kinds more often than on others{by}"
@@ -209,17 +209,16 @@ def _shift_line(verdict: Verdict) -> str:
     if verdict.worst is None:
         few = f"{many(verdict.rows, 'row')} {'is' if verdict.rows == 1 else 'are'} too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
-    size = f"a group that grows from {percent(GROUP, 0)} to {percent(grown(verdict.shift), 0)} of rows"
     if verdict.fragility == "fragile":
         reach = points(max(verdict.worst.low, 0.0))
-        return f"a shift in the mix of rows. One as large as {size} can bring the error to {reach} or more."
-    worst = f"The worst mix found, as far away as {size}, is off {between(verdict.worst)}"
-    if verdict.fragility == "not decided" and verdict.worst.low <= 0:
-        return "no shift was found that does, but these rows are too few to rule one out."
+        return f"a shift in the mix of rows. A strong one can bring the error to {reach} or more."
+    worst = f"The worst mix found is off {between(verdict.worst)}"
+    today = max(verdict.ece.value, abs(verdict.balance.value))
+    if verdict.fragility == "not decided" and verdict.worst.low <= today:
+        return "no shift was found that clearly does, but these rows are too few to rule one out."
     if verdict.fragility == "not decided":
-        return (
-            f"perhaps a shift in the mix of rows. {worst}; more rows would tell whether it doubles the error."
-        )
+        more = "whether that doubles the error, more rows would tell"
+        return f"perhaps a shift in the mix of rows. {worst}; {more}."
     off = verdict.truth == "off" and not verdict.slight
     lead = "other mixes of rows make it worse, but none that was tried twice as bad"
     return f"{lead if off else 'no shift that was tried'}. {worst}."
@@ -275,11 +274,13 @@ def action_line(verdict: Verdict) -> str:
 
 
 def _left_to_check(verdict: Verdict) -> str:
-    """A repair does not know groups."""
-    if not verdict.groups_worse:
-        return ""
-    name = verdict.groups_worse[0].name
-    return f" It treats all groups alike and may not mend {name}: look there again afterwards."
+    """A repair does not know groups, nor all kinds of rows."""
+    if verdict.groups_worse:
+        name = verdict.groups_worse[0].name
+        return f" It treats all groups alike and may not mend {name}: look there again afterwards."
+    if verdict.hidden == "hidden":
+        return " That is the average: some kinds of rows may stay off, so audit new rows afterwards."
+    return ""
 
 
 def command(verdict: Verdict, file: str | None = None) -> str:

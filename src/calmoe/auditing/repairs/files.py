@@ -19,6 +19,7 @@ from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.errors import InputError, about
 from calmoe.files import legible
 from calmoe.formats import NOTE, Columns
+from calmoe.new_rows import left_out_note, new_rows
 from calmoe.reading import read_with
 
 AUTO = "auto"
@@ -26,12 +27,12 @@ KINDS = (".safetensors", ".csv", ".parquet")  # that predictions are written as
 
 
 class Repaired(NamedTuple):
-    """What was found, the calibrator that was written, what it does, and how the file was read."""
+    """What was found, the calibrator that was written, what it does, and notes on the file's rows."""
 
     repair: Repair
     calibrator: Calibrator
     effect: str
-    note: str
+    notes: list[str]
 
 
 def repair_file(
@@ -53,6 +54,7 @@ def repair_file(
     predictions = read_with(path, columns)
     with about(legible(path)):
         predictions.known_labels  # noqa: B018 - refused where there are none
+        predictions, _, left_out = new_rows(predictions)
         judged = judged_class(predictions, of, "--of")
         with threadpool_limits(1):
             found = repair(predictions, of=judged, seed=seed, inside=inside)
@@ -63,7 +65,8 @@ def repair_file(
     calibrator = replace(found.fits[name], classes=predictions.class_names, note=note)
     calibrator.save(out)
     said = sentences(found) if kind == AUTO else found.effect(kind)
-    return Repaired(found, calibrator, said, str(predictions.metadata.get(NOTE, "")))
+    read_as = [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
+    return Repaired(found, calibrator, said, [*read_as, *([left_out_note(left_out)] if left_out else [])])
 
 
 def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Path) -> list[str]:

@@ -16,6 +16,7 @@ from calmoe.calibration.seen_rows import SeenRows
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of, check_event
+from calmoe.new_rows import new_rows
 from calmoe.predictions import Predictions
 
 __all__ = ["FEWEST", "TITLES", "Candidate", "Compared", "Repair", "TooFewRows", "repair"]
@@ -114,6 +115,8 @@ def repair(
 ) -> Repair:
     """Try every candidate, choose, and judge the choice on rows that took no part in it.
 
+    Rows whose group column `taught_the_model` is true are left out.
+
     Args:
         predictions: What the model said, with labels.
         of: The event whose ECE is guarded: "top", or the number of a class. NLLs are of all classes.
@@ -133,6 +136,7 @@ def repair(
         ('temperature', True)
     """
     check_event(of, predictions.num_classes)
+    predictions = new_rows(predictions).predictions
     labels = predictions.known_labels
     log_probs = predictions.output.log_probs
     possible = int((log_probs.gather(1, labels[:, None]) > -float("inf")).sum())

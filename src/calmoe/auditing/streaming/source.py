@@ -15,7 +15,8 @@ from calmoe.formats import Columns, Table
 from calmoe.formats.mapping import as_written, is_standard, label_column, mended, without_answers
 from calmoe.formats.naming import Named
 from calmoe.formats.parquet_rows import MOST_ROWS, ParquetRows
-from calmoe.formats.writing import PREDICTED
+from calmoe.formats.writing import PREDICTED, TAUGHT
+from calmoe.new_rows import new_rows, taught_rows
 from calmoe.predictions import Predictions, assemble
 
 NORMALISED = ("probs", "expert_probs")  # rounded ones are made to sum to 1 where the whole table is in memory
@@ -39,7 +40,12 @@ class Source:
             with about(self._place(start)):
                 predictions = assemble(self._read(columns))
                 predictions.known_labels  # noqa: B018 - refused where there are none
-            yield start, predictions
+                if taught_rows(predictions).any():
+                    raise InputError(
+                        f"some rows taught the model ({TAUGHT}), and are left out only where the whole table "
+                        "is read: take them out of the file, or audit without --stream"
+                    )
+            yield start, new_rows(predictions).predictions
 
     def head(self) -> Predictions:
         """The first row: it says how many classes and experts there are, and what they are called."""

@@ -1,0 +1,67 @@
+"""Rows that taught the model are left out of every judgement, and are counted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import calmoe
+from calmoe import worlds
+from calmoe.auditing.audit_report import TAUGHT_ROWS
+from calmoe.auditing.repairs.repair import repair
+from calmoe.calibration.calibrator import FLATTERED
+from calmoe.errors import InputError
+from calmoe.formats.writing import TAUGHT
+from calmoe.new_rows import new_rows
+from calmoe.predictions import Predictions
+from haste import hastily
+
+
+def marked(rows, marks):
+    probs = np.linspace(0.1, 0.9, rows)
+    groups = {"hard": np.arange(rows) % 2 == 0, TAUGHT: np.array(marks)}
+    return Predictions.from_probs(np.stack([probs, 1 - probs], axis=1), groups=groups)
+
+
+@given(marks=st.lists(st.booleans(), min_size=1, max_size=12))
+def test_what_is_left_are_the_other_rows(marks):
+    given, kept = marked(len(marks), marks), [i for i, mark in enumerate(marks) if not mark]
+    if not kept:
+        with pytest.raises(InputError, match=r"audit other rows, such as the model's held_out\.safetensors"):
+            new_rows(given)
+        return
+    new = new_rows(given)
+    assert new.numbers.tolist() == kept
+    assert list(new.predictions.groups) == ["hard"]
+    np.testing.assert_array_equal(new.predictions.output.probs, given.output.probs[kept])
+    assert new.left_out == (f"{sum(marks)} of {len(marks)} rows" if any(marks) else "")
+    assert new_rows(new.predictions).predictions is new.predictions
+
+
+@pytest.mark.parametrize("column", [[0, 1, 0], ["yes", "no", "no"], [0.5, 1.0, 0.0]])
+def test_the_column_holds_true_or_false(column):
+    with pytest.raises(InputError, match="must hold true or false") as error:
+        new_rows(marked(3, column))
+    assert "\n" not in str(error.value)
+
+
+def test_audit_and_repair_see_new_rows_only():
+    """What they say of marked predictions is what they say of the rest; rows are counted among all."""
+    sample = worlds.miscalibrated(0, temperature=2.5).sample(450, seed=0)
+    marks = np.random.default_rng(0).random(450) < 0.25
+    given, rest = replace(sample, groups={**sample.groups, TAUGHT: marks}), sample.take(~marks)
+    with hastily():
+        report, alone = calmoe.audit(given), calmoe.audit(rest)
+        repaired = repair(given)
+    ours, theirs = report.to_dict(), alone.to_dict()
+    assert ours.pop("left_out") == {TAUGHT_ROWS: f"{marks.sum()} of 450 rows"} | theirs.pop("left_out")
+    assert str(ours) == str(theirs)
+    numbers = np.flatnonzero(~marks)
+    np.testing.assert_array_equal(report.reweightings()["rows"], numbers[alone.reweightings()["rows"]])
+    assert repaired.learned == len(rest)
+    assert (
+        FLATTERED in repaired.fitted.transform(given).metadata
+    )  # of its rows, those that count are the same
+    assert FLATTERED not in repaired.fitted.transform(sample).metadata
