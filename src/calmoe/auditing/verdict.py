@@ -8,10 +8,11 @@ The sections' own fields are read by the small functions at the end, and nowhere
 """
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from calmoe.auditing.sections.groups import Group, Groups, Side, judged, side_of
+from calmoe.auditing.sections.groups import Group, Side, judged, side_of
 from calmoe.auditing.sections.skill import Worth
 from calmoe.auditing.statistics.demonstration import quoted
 from calmoe.auditing.statistics.estimates import Estimate, normal
@@ -166,7 +167,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
     """
     aggregate, skill = report.aggregate, report.skill
     truth = judge_truth(aggregate.ece, aggregate.balance, report.level)
-    off = groups_off(report.groups)
+    off = groups_off(report.groups.groups)
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
     mended = read_repair(report)
@@ -220,9 +221,9 @@ def judge_truth(ece: Estimate, balance: Estimate, level: float) -> Truth:
     return states[judged(ece, normal(balance.value, balance.standard_error, (1 + level) / 2))]
 
 
-def groups_off(groups: Groups) -> tuple[GroupOff, ...]:
-    """Worst first."""
-    true_for_some = {group.column for group in groups.groups if group.state == "may be true"}
+def groups_off(groups: Sequence[Group]) -> tuple[GroupOff, ...]:
+    """Those that are off, in the same order: worst first."""
+    true_for_some = {group.column for group in groups if group.state == "may be true"}
 
     def read(group: Group) -> GroupOff:
         side = side_of(group.ece, group.balance)
@@ -231,7 +232,7 @@ def groups_off(groups: Groups) -> tuple[GroupOff, ...]:
             group.name, group.column, group.rows, side, group.ece, rate, group.confidence, all_off
         )
 
-    return tuple(map(read, groups.off))
+    return tuple(read(group) for group in groups if group.state == "off")
 
 
 def _action(

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from calmoe.auditing import Configurations
-from calmoe.auditing.sections.groups import MOST_VALUES, groups, known_before, repeats_label
+from calmoe.auditing.sections.groups import (
+    MOST_VALUES,
+    by_prediction,
+    groups,
+    known_before,
+    repeats_label,
+    side_of,
+)
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
 from calmoe.worlds import multiclass
@@ -112,3 +119,40 @@ def test_a_column_that_repeats_the_label_is_no_group():
     assert [*known] == ["side"]
     assert repeats_label(labels, labels)
     assert not repeats_label(np.arange(1000), labels)  # rows' numbers: too few rows a value to tell
+
+
+def predicted_by_class(shift, n=4000, seed=0):
+    """Three classes; where class 0 is predicted it is right `shift` more often than it says, else less."""
+    random = np.random.default_rng(seed)
+    probs = random.dirichlet([3, 3, 3], n)
+    top = probs.argmax(axis=1)
+    right = random.random(n) < probs.max(axis=1) + np.where(top == 0, shift, -shift / 2)
+    labels = np.where(right, top, (top + random.integers(1, 3, n)) % 3)
+    return Predictions.from_probs(probs, labels)
+
+
+def test_errors_by_predicted_class_are_named_and_true_ones_seldom():
+    cancelling = predicted_by_class(0.12)
+    found = by_prediction(Configurations.of(cancelling), cancelling)
+    assert {group.name: side_of(group.ece, group.balance) for group in found if group.state == "off"} == {
+        "predicted class 0": "too low",
+        "predicted class 1": "too high",
+        "predicted class 2": "too high",
+    }
+    times = at_size(40, 400)
+    alarms = 0
+    for seed in range(times):
+        clean = predicted_by_class(0.0, n=600, seed=seed)
+        alarms += any(group.state == "off" for group in by_prediction(Configurations.of(clean), clean))
+    assert alarms <= most(times)
+
+
+def test_both_ways_is_said_only_where_one_sign_cannot_explain_it():
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        confidence, gap = random.uniform(0.5, 1, 3000), random.uniform(0, 0.1)
+        outcome = random.random(3000) < np.clip(confidence - gap, 0, 1)
+        probs = np.stack([1 - confidence, confidence], axis=1)
+        sample = Predictions.from_probs(probs, outcome.astype(int))
+        for group in by_prediction(Configurations.of(sample), sample):
+            assert side_of(group.ece, group.balance) != "both ways"

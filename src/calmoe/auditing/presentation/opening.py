@@ -10,15 +10,15 @@ from calmoe.auditing.presentation.words import (
     groups_line,
     headline,
     hidden_line,
+    how_far,
     next_step,
     percent,
-    points,
     skill_line,
     target_line,
     threat_line,
 )
 from calmoe.auditing.sections.explorer import USUAL
-from calmoe.auditing.verdict import Verdict
+from calmoe.auditing.verdict import Verdict, groups_off
 from calmoe.render.page import Html, templates
 
 if TYPE_CHECKING:
@@ -82,17 +82,13 @@ def tone_of(verdict: Verdict) -> tuple[str, str]:
 
 
 def _kind_of_rows(report: "AuditReport") -> str:
-    """The kind of rows that is furthest off, where something surely hides."""
-    if report.verdict.hidden != "hidden" or report.hidden is None:
+    """The predicted class whose rows are furthest off, where something surely hides."""
+    off = groups_off(report.groups.by_prediction) if report.verdict.hidden == "hidden" else ()
+    if not off:
         return ""
-    clear = [rule for rule in report.hidden.rules if rule.gap.low > 0 or rule.gap.high < 0]
-    if len(report.hidden.rules) < 2 or not clear:
-        return ""
-    worst = max(clear, key=lambda rule: abs(rule.gap.value))
-    more = "more" if worst.gap.value > 0 else "less"
-    right = "it is right" if report.judged == "top" else f"rows are {report.judged}"
-    far, share = points(abs(worst.gap.value)), percent(worst.share.value, 0)
-    return f"where {worst.text} ({share} of rows), {right} {far} {more} often than it says."
+    kind = off[0].name.replace("predicted", "predicted as", 1)
+    share = percent(off[0].rows / report.rows, 0)
+    return f"rows {kind} ({share}) are furthest off: {how_far(off[0], report.verdict)}."
 
 
 def _instance(report: "AuditReport") -> str:

@@ -143,7 +143,7 @@ def groups_line(verdict: Verdict) -> str | None:
     few = verdict.groups_unknown
     known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
     if verdict.groups_worse:
-        worse = [f"{group.name} ({_how_far(group, verdict)})" for group in verdict.groups_worse[:2]]
+        worse = [f"{group.name} ({how_far(group, verdict)})" for group in verdict.groups_worse[:2]]
         more = len(verdict.groups_worse) - 2
         others = tuple(group for group in verdict.groups_off if group not in verdict.groups_worse)
         also = f" Not true for {_names(others)} either." if others and verdict.truth != "off" else ""
@@ -152,14 +152,15 @@ def groups_line(verdict: Verdict) -> str | None:
     if verdict.groups_off:
         worst, names = verdict.groups_off[0], _names(verdict.groups_off)
         if names == worst.name:
-            return f"not true for {names} ({_how_far(worst, verdict)}).{known}"
-        return f"not true for {names}. Worst for {worst.name} ({_how_far(worst, verdict)}).{known}"
+            return f"not true for {names} ({how_far(worst, verdict)}).{known}"
+        return f"not true for {names}. Worst for {worst.name} ({how_far(worst, verdict)}).{known}"
     if verdict.truth == "off":
         return f"no group alone is surely off.{known}"
     return f"no group was found for which they are not true.{known}"
 
 
-def _how_far(group: GroupOff, verdict: Verdict) -> str:
+def how_far(group: GroupOff, verdict: Verdict) -> str:
+    """What is said and what is true in a group."""
     if group.side in ("both ways", "not decided"):
         return f"off {between(group.ece)}"
     said, real = percent(group.confidence), percent(group.rate)

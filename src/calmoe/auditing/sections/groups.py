@@ -83,10 +83,14 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """Every group, worst ECE first and those of few rows last; `unlisted` columns by name, and why."""
+    """Every group, worst ECE first and those of few rows last; `unlisted` columns by name, and why.
+
+    by_prediction: the same for the rows of each predicted class, whose intervals hold together.
+    """
 
     groups: tuple[Group, ...]
     unlisted: dict[str, str]
+    by_prediction: tuple[Group, ...] = ()
 
     @property
     def off(self) -> tuple[Group, ...]:
@@ -148,6 +152,24 @@ def groups(
     if len(masks) > MOST_GROUPS:
         left["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(masks)} groups are listed"
     return Groups(groups=tuple(found), unlisted=left)
+
+
+def by_prediction(
+    configurations: Configurations, predictions: Predictions, *, bins: int = BINS, level: float = LEVEL
+) -> tuple[Group, ...]:
+    """Judge the rows of each predicted class, where there are few classes: no file need name these groups.
+
+    >>> from calmoe.worlds.multiclass import calibrated
+    >>> sample = calibrated(0).sample(500, seed=0)
+    >>> {group.column for group in by_prediction(Configurations.of(sample), sample)}
+    {'predicted'}
+    """
+    if predictions.num_classes > MOST_VALUES:
+        return ()
+    names = predictions.class_names or [f"class {c}" for c in range(predictions.num_classes)]
+    predicted = predictions.output.predicted.numpy()
+    columns = {"predicted": np.array(names)[predicted]}
+    return groups(configurations, columns, bins=bins, level=level).groups
 
 
 def _why(values: np.ndarray) -> str:
@@ -249,7 +271,11 @@ def _compute(material: Material, inside: Inside) -> Findings:
     columns = known_before(material.predictions)
     judged = groups(material.configurations, columns, bins=material.bins, level=material.level)
     answers = dict.fromkeys(material.predictions.groups.keys() - columns.keys(), THE_LABEL)
-    return Findings({"groups": replace(judged, unlisted=judged.unlisted | answers)})
+    kinds: tuple[Group, ...] = ()
+    if material.of == "top":
+        rows = (material.configurations, material.predictions)
+        kinds = by_prediction(*rows, bins=material.bins, level=material.level)
+    return Findings({"groups": replace(judged, unlisted=judged.unlisted | answers, by_prediction=kinds)})
 
 
 def _summary(report: "AuditReport") -> Point | None:

@@ -206,7 +206,7 @@ def _groups(sums: Sums, level: float, sampled: Groups) -> Groups:
     unlisted = {column: _why(own) for column, own in sums.groups.items() if own.values is None} | answers
     if len(listed) > MOST_GROUPS:
         unlisted["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(listed)} groups are listed"
-    return Groups(groups=tuple(groups), unlisted=unlisted)
+    return Groups(groups=tuple(groups), unlisted=unlisted, by_prediction=sampled.by_prediction)
 
 
 def _named(column: str, own: GroupColumn) -> dict[str, Tally]:
