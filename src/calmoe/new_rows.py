@@ -61,6 +61,6 @@ def check_new(predictions: Predictions) -> None:
     """Refuse predictions of rows that all taught the model."""
     if taught_rows(predictions).all():
         raise InputError(
-            f"all {len(predictions):,} rows taught the model, which looks better on them than it is: audit "
-            "other rows, such as the model's held_out.safetensors"
+            f"all {len(predictions):,} rows taught the model or its repair, which looks better on them than "
+            "it is: audit other rows, such as the model's held_out.safetensors"
         )

@@ -68,10 +68,11 @@ def test_a_repaired_model_says_where_it_flatters_itself(tmp_path, unrendered):
     told = done("apply", "c.json", "credit-model", "--out", "repaired")
     assert "fitted on these very rows" not in told
     assert "fitted on these very rows" in done("predict", "repaired", "both.csv", "--out", "same.safetensors")
-    assert "fitted on these very rows" in done("audit", "same.safetensors")
+    assert "taught the model or its repair" in refused("audit", "same.safetensors")
     assert "fitted on these very rows" not in done("predict", "repaired", "new.csv", "--out", "n.safetensors")
     assert "fitted on these very rows" not in done("audit", "n.safetensors")
     assert "fitted on these very rows" in done("apply", "c.json", "p.csv", "--out", "a.csv")
+    assert "taught the model or its repair" in refused("audit", "a.csv")
 
 
 @pytest.mark.usefixtures("hasty")

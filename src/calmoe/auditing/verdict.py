@@ -251,7 +251,8 @@ def _action(
         return Action("train", "calmoe train DATA --label LABEL")
     if mended is not None:
         return Action("repair", f"calmoe repair {FILE}{judged} --out calibrator.json")
-    if truth == "not decided" or (truth == "off" and report.repair is None):
+    few = report.rows < FEWEST_TO_LEARN or (truth == "off" and report.repair is None)
+    if truth == "not decided" or few:
         return Action("collect", f"calmoe audit MORE_ROWS{judged}")
     wary = truth == "off" or off or hidden == "hidden" or steadiness == "fragile"
     kind: Kind = "watch" if wary else "use"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from calmoe.calibration.temperature import PerExpertTemperature, ShiftedTemperat
 from calmoe.calibration.vector_scaling import VectorScaling
 from calmoe.errors import InputError, about, shown
 from calmoe.files import write_json
+from calmoe.formats.writing import TAUGHT
 from calmoe.mixture import MixtureOutput
 from calmoe.new_rows import taught_rows
 from calmoe.predictions import Predictions
@@ -184,3 +186,15 @@ class Calibrator:
 
 def _listed(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(map(shown, names[:most])) + (", …" if len(names) > most else "")
+
+
+def with_flattered_marked(predictions: Predictions) -> Predictions:
+    """The same; where a calibrator was fitted on these rows, all of them are marked as having taught.
+
+    >>> one = Predictions.from_probs(np.array([[0.9, 0.1]]))
+    >>> with_flattered_marked(replace(one, metadata={"flattered": True})).groups
+    {'taught_the_model': array([ True])}
+    """
+    if FLATTERED not in predictions.metadata:
+        return predictions
+    return replace(predictions, groups=predictions.groups | {TAUGHT: np.ones(len(predictions), dtype=bool)})

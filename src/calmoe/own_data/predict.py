@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calmoe.calibration.calibrator import FLATTERED, FLATTERY
+from calmoe.calibration.calibrator import FLATTERED, FLATTERY, with_flattered_marked
 from calmoe.errors import InputError, shown
 from calmoe.files import legible
 from calmoe.formats.writing import TAUGHT
@@ -35,6 +35,8 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
         raise InputError(f"{legible(out)} is there already: move it elsewhere, or give another --out")
     if not data.exists():
         raise InputError(f"there is no file or folder {legible(data)}")
+    if model.kind == "images" and groups:
+        raise InputError("--group names columns, and images have none: put them into DIR/domain/class")
     source, notes = _read(model, data, label, groups)
     taught = _taught(model, source)
     if taught.any():
@@ -61,7 +63,7 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     files = {"file": np.array(names)} if names else {}
     marks = {TAUGHT: taught} if taught.any() else {}
     predictions = model.predictions(source.inputs, labels, files | source.groups | marks)
-    predictions.save(out)
+    with_flattered_marked(predictions).save(out)
     if FLATTERED in predictions.metadata:
         notes.append(FLATTERY)
     return Predicted(predictions, notes)

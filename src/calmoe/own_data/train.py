@@ -137,7 +137,8 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
-    notes = [ECE_NOTE, *_same_weights(ours.parts[HELD_OUT]), *_expected(model.card), *few_notes(data)]
+    same = _same_weights(ours.parts[HELD_OUT]) if data.source.kind == "tables" else []
+    notes = [ECE_NOTE, *same, *_expected(model.card), *few_notes(data)]
     return Trained(model, grids, notes, len(data.parts.held_out))
 
 
@@ -151,7 +152,7 @@ def follow_training(spec: TrainSpec, device: str) -> None:
 
 
 def _same_weights(held_out: Predictions) -> list[str]:
-    """A line where the router came out as one set of weights for all rows."""
+    """A line where a table's router came out as one set of weights for all rows."""
     routing = held_out.output.routing
     if routing.shape[1] == 1 or float((routing - routing[0]).abs().max()) > 1e-6:
         return []

@@ -28,7 +28,7 @@ CAPTION = (
     "A dot is a group of rows that it calls equally sure, larger for more rows, with its interval. On the "
     "dashed line the probabilities are true."
 )
-NO_GROUPS = "the file names no groups: add a column (calmoe predict --group COLUMN) to see."
+NO_GROUPS = "the file names no groups: add a column of groups to see more."
 HIDES = {"hidden": "Yes: ", "nothing found": "No: "}
 
 

@@ -149,6 +149,9 @@ def groups_line(verdict: Verdict) -> str | None:
         also = f" Not true for {_names(others)} either." if others and verdict.truth != "off" else ""
         lead = "not true for" if len(verdict.groups_off) == 1 else "worst for"
         return f"{lead} {listed([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
+    if verdict.groups_off and all(group.all_off for group in verdict.groups_off):
+        worst = verdict.groups_off[0]
+        return f"for no group are they true. Worst for {worst.name} ({how_far(worst, verdict)}).{known}"
     if verdict.groups_off:
         worst, names = verdict.groups_off[0], _names(verdict.groups_off)
         if names == worst.name:
@@ -200,7 +203,8 @@ def hidden_line(verdict: Verdict) -> str | None:
 
 def threat_line(verdict: Verdict) -> str:
     """What breaks the probabilities: a group that is off, should it grow, and other shifts."""
-    line, group = _shift_line(verdict), next(iter(verdict.groups_off), None)
+    apart = verdict.groups_worse if verdict.truth == "off" else verdict.groups_off
+    line, group = _shift_line(verdict), next(iter(apart), None)
     if group is None or verdict.fragility == "fragile":
         return line
     return f"more rows of {group.name}. Apart from that: {line}"
@@ -281,7 +285,7 @@ def _left_to_check(verdict: Verdict) -> str:
         return f" It treats all groups alike and may not mend {name}: look there again afterwards."
     if verdict.hidden == "hidden":
         return " That is the average: some kinds of rows may stay off, so audit new rows afterwards."
-    return ""
+    return " Keep other rows back to judge it by."
 
 
 def command(verdict: Verdict, file: str | None = None) -> str:

@@ -15,7 +15,7 @@ from calmoe.auditing.repairs.candidates import NAMES, NOTHING
 from calmoe.auditing.repairs.repair import Repair, repair
 from calmoe.auditing.sections.repair import sentences
 from calmoe.calibration import Calibrator
-from calmoe.calibration.calibrator import FLATTERED, FLATTERY
+from calmoe.calibration.calibrator import FLATTERED, FLATTERY, with_flattered_marked
 from calmoe.errors import InputError, about
 from calmoe.files import legible
 from calmoe.formats import NOTE, Columns
@@ -78,6 +78,7 @@ def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Pat
         repaired = calibrator.transform(predictions)
     if FLATTERED in repaired.metadata:
         notes.append(FLATTERY)
+    repaired = with_flattered_marked(repaired)
     metadata = {key: value for key, value in repaired.metadata.items() if key != NOTE}
     replace(repaired, metadata=metadata | {"calibrator": calibrator.title}).save(out)
     return notes

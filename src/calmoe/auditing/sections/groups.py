@@ -108,12 +108,18 @@ def group_rows(columns: Mapping[str, np.ndarray]) -> dict[tuple[str, str], np.nd
     [('hard', 'hard'), ('hard', 'not hard'), ('site', 'site a'), ('site', 'site b')]
     """
     masks: dict[tuple[str, str], np.ndarray] = {}
+    columns = {name: values for name, values in columns.items() if not _names_rows(values)}
     for column, own in column_groups(columns, MOST_VALUES).items():
         if columns[column].dtype == bool:
             masks |= {(column, column): own[column], (column, f"not {column}"): ~own[column]}
         else:
             masks |= {(column, f"{column} {value}"): mask for value, mask in own.items()}
     return masks
+
+
+def _names_rows(values: np.ndarray) -> bool:
+    """Whether words are mostly there once, such as names of files: they name rows, not groups."""
+    return values.dtype.kind in "US" and len(values) >= 20 and len(np.unique(values)) > len(values) / 2
 
 
 def repeats_label(values: np.ndarray, labels: np.ndarray) -> bool:
