@@ -14,7 +14,7 @@ from calmoe.auditing.repairs.repair import repair
 from calmoe.calibration.calibrator import FLATTERED
 from calmoe.errors import InputError
 from calmoe.formats.writing import TAUGHT
-from calmoe.new_rows import new_rows
+from calmoe.new_rows import marked_alike, new_rows
 from calmoe.predictions import Predictions
 from haste import hastily
 
@@ -61,7 +61,28 @@ def test_audit_and_repair_see_new_rows_only():
     numbers = np.flatnonzero(~marks)
     np.testing.assert_array_equal(report.reweightings()["rows"], numbers[alone.reweightings()["rows"]])
     assert repaired.learned == len(rest)
-    assert (
-        FLATTERED in repaired.fitted.transform(given).metadata
-    )  # of its rows, those that count are the same
-    assert FLATTERED not in repaired.fitted.transform(sample).metadata
+    scaled = repaired.fits["temperature"]
+    assert FLATTERED in scaled.transform(given).metadata  # of its rows, those that count are the same
+    assert FLATTERED not in scaled.transform(sample).metadata
+    assert FLATTERED not in repaired.fits["nothing"].transform(given).metadata  # it changes nothing
+
+
+def test_files_of_the_same_rows_leave_the_same_rows_out():
+    sample = worlds.calibrated(0).sample(40, seed=0)
+    marks = np.arange(40) % 4
+    files = [replace(sample, groups={TAUGHT: marks == i}) for i in (0, 1)] + [sample]
+    for each in marked_alike(files):
+        np.testing.assert_array_equal(new_rows(each).numbers, np.flatnonzero(marks > 1))
+    assert marked_alike([sample, sample])[1] is sample
+
+
+def test_a_target_is_judged_by_new_rows_too():
+    sample = worlds.calibrated(0).sample(400, seed=0)
+    marked = replace(worlds.calibrated(0).sample(300, seed=1), groups={TAUGHT: np.arange(300) < 150})
+    with hastily():
+        report = calmoe.audit(sample, target=marked, labelled_target=marked)
+        alone = marked.take(np.arange(150, 300))
+        rest = calmoe.audit(
+            sample, target=replace(alone, groups={}), labelled_target=replace(alone, groups={})
+        )
+    assert str(report.to_dict()) == str(rest.to_dict())

@@ -1,5 +1,6 @@
 """The rows that did not teach the model: only they say how good it is."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -55,6 +56,12 @@ def taught_rows(predictions: Predictions) -> np.ndarray:
             f"{column.dtype}; rename it if it means something else"
         )
     return column
+
+
+def marked_alike(files: Sequence[Predictions]) -> list[Predictions]:
+    """Predictions of the same rows: what taught one of the models is marked in all, and left out of all."""
+    taught = np.any([taught_rows(each) for each in files], axis=0)
+    return [replace(each, groups=each.groups | {TAUGHT: taught}) if taught.any() else each for each in files]
 
 
 def check_new(predictions: Predictions) -> None:

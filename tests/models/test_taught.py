@@ -202,3 +202,12 @@ def test_a_damaged_file_is_refused_in_one_line(saved, tmp_path, told):
         calmoe.load(copied)
     assert str(copied / "taught.safetensors") in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_few_rows_that_repeat_by_chance_are_not_marked():
+    random = np.random.default_rng(0)
+    keys = table_keys({name: random.integers(0, 12, 3000).astype(float) for name in "abc"})
+    taught, new = Taught.of(keys[:700], keys[700:1000]), keys[1000:]
+    for size in (1, 3, 5, 10):
+        marked = [taught.recognises(new[i : i + size]).any() for i in range(0, 1500, size)]
+        assert np.mean(marked) < 0.03

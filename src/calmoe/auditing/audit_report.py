@@ -249,6 +249,7 @@ def audit(
             "file, Predictions.from_probs(probs, labels) takes arrays"
         )
     new = new_rows(predictions)
+    target, labelled_target = (each and new_rows(each).predictions for each in (target, labelled_target))
     material = _checked(new.predictions, target, labelled_target, of, bins, level, seed)
     with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
         report = _audited(material, progress)

@@ -74,8 +74,12 @@ class ModelComparison:
         return {"chosen": self.chosen, "basis": self.basis, "paired": self.paired, "models": models}
 
 
-def compare(models: Mapping[str, tuple[Predictions, AuditReport]], level: float = LEVEL) -> ModelComparison:
+def compare(
+    models: Mapping[str, tuple[Predictions, AuditReport]], level: float = LEVEL, *, same_rows: bool = True
+) -> ModelComparison:
     """Compare audited predictions by name; the reports must judge the same event.
+
+    same_rows: whether equal labels mean equal rows. Where they do, differences are paired.
 
     >>> from calmoe.auditing import audit
     >>> from calmoe.worlds.binary import calibrated, miscalibrated
@@ -89,7 +93,7 @@ def compare(models: Mapping[str, tuple[Predictions, AuditReport]], level: float 
     if len({report.of for _, report in models.values()}) > 1:
         raise InputError("the reports judge different events: audit all models with the same `of`")
     labels = [given.known_labels.numpy() for given, _ in models.values()]
-    paired = all(np.array_equal(labels[0], other) for other in labels[1:])
+    paired = same_rows and all(np.array_equal(labels[0], other) for other in labels[1:])
     losses = {name: _losses(given) for name, (given, _) in models.items()}
     best = min(losses, key=lambda name: float(losses[name].mean()))
     chosen, basis = _choose(models, losses, best, paired, level)

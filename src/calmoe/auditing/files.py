@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.progress import Progress, TaskID, TaskProgressColumn, TimeElapsedColumn
 
 from calmoe import __version__
@@ -23,7 +24,7 @@ from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
 from calmoe.files import json_bytes, legible
 from calmoe.formats import NOTE, Columns
-from calmoe.new_rows import check_new, left_out_note, new_rows
+from calmoe.new_rows import check_new, left_out_note, marked_alike, new_rows
 from calmoe.ownership import PAGE, owned, put
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
@@ -95,6 +96,12 @@ def compare_files(
         with about(path):
             read[name].known_labels  # noqa: B018 - refused where there are none
             check_new(read[name])
+    labels = [each.known_labels.numpy() for each in read.values()]
+    same_rows = all(np.array_equal(labels[0], other) for other in labels[1:])
+    if same_rows:
+        read = dict(zip(read, marked_alike(list(read.values())), strict=True))
+        with about(paths[0]):
+            check_new(read[names[0]])
     reports: dict[str, tuple[Predictions, AuditReport]] = {}
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         for name, path in zip(names, paths, strict=True):
@@ -103,7 +110,7 @@ def compare_files(
                 judged = judged_class(read[name], of, "--of")
             report = audit(read[name], of=judged, progress=_moving(bar, task), **options)
             reports[name] = new_rows(read[name]).predictions, report
-    comparison = compare(reports, options.get("level", LEVEL))
+    comparison = compare(reports, options.get("level", LEVEL), same_rows=same_rows)
     if out is not None:
         put(out, AUDIT, _comparison_files(comparison, dict(zip(names, paths, strict=True))))
     notes = [

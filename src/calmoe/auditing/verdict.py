@@ -36,8 +36,8 @@ FILE = "FILE"  # stands in commands for the audited file
 class GroupOff(NamedTuple):
     """A group whose probabilities are off.
 
-    rate: E[Y], how often what was said comes true. confidence: the mean of f. all_off: whether no other group
-    of its column may be true.
+    rate: E[Y], how often what was said comes true. confidence: the mean of f. all_off: whether every group of
+    its column is off.
     """
 
     name: str
@@ -102,6 +102,7 @@ class Verdict:
         groups_off: Groups that are surely off, worst first.
         groups_worse: Those of them that are surely further off than all rows together.
         groups_unknown: Groups of too few rows.
+        all_groups_off: Whether every group of the file is off.
         hidden: Whether rows of equal probability differ.
         hidden_by: By how much on average, at least.
         origin: What tells them apart.
@@ -143,6 +144,7 @@ class Verdict:
     groups_off: tuple[GroupOff, ...]
     groups_worse: tuple[GroupOff, ...]
     groups_unknown: tuple[str, ...]
+    all_groups_off: bool
     hidden: Hiding
     hidden_by: Estimate | None
     origin: Origin | None
@@ -193,6 +195,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         groups_off=off,
         groups_worse=tuple(group for group in off if group.ece.low > aggregate.ece.high),
         groups_unknown=tuple(group.name for group in report.groups.unknown),
+        all_groups_off=bool(off) and len(off) == len(report.groups.groups),
         hidden=hidden,
         hidden_by=hidden_by,
         origin=origin,
@@ -223,11 +226,11 @@ def judge_truth(ece: Estimate, balance: Estimate, level: float) -> Truth:
 
 def groups_off(groups: Sequence[Group]) -> tuple[GroupOff, ...]:
     """Those that are off, in the same order: worst first."""
-    true_for_some = {group.column for group in groups if group.state == "may be true"}
+    not_off = {group.column for group in groups if group.state != "off"}
 
     def read(group: Group) -> GroupOff:
         side = side_of(group.ece, group.balance)
-        rate, all_off = group.accuracy.value, group.column not in true_for_some
+        rate, all_off = group.accuracy.value, group.column not in not_off
         return GroupOff(
             group.name, group.column, group.rows, side, group.ece, rate, group.confidence, all_off
         )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import safetensors.torch
 import torch
+from scipy.special import bdtrc
 
 from calmoe.arrays import as_numpy
 from calmoe.errors import InputError
@@ -27,8 +28,9 @@ BYTES = 8  # of a key: two of a million rows have the same one by chance once in
 KEY = np.dtype("<i8")
 MISSING = np.int64(-(2**63))  # a cell without a value; NumPy's own NaT
 NUMERIC = frozenset("+-.0123456789")  # how a text that spells a number or a day begins
-TIMES, MORE = 2, 0.01
-"""Rows are marked where more than TIMES coincidence + MORE of all rows are recognised.
+TIMES, MORE, RARE = 2, 0.01, 0.02
+"""Rows are marked where more than TIMES coincidence + MORE of all rows are recognised; where rows do repeat,
+only if chance, at that rate, rarely recognises as many.
 
 Honest new rows repeat about as often as those that were held out did: twice as often, if they are of the more
 usual kind. And a rate that some hundred rows tell may be 1 % though none of them repeats.
@@ -57,8 +59,9 @@ class Taught(NamedTuple):
     def recognises(self, keys: np.ndarray) -> np.ndarray:
         """Which of these rows are among them; none where no more are than chance explains. [N]"""
         among = np.isin(keys, self.keys)
-        enough = among.sum() > (TIMES * self.coincidence + MORE) * len(among)
-        return among if enough else np.zeros_like(among)
+        found, rows, rate = among.sum(), len(among), min(TIMES * self.coincidence + MORE, 1.0)
+        by_chance = self.coincidence > 0 and bdtrc(found - 1, rows, rate) > RARE  # so many or more
+        return among if found > rate * rows and not by_chance else np.zeros_like(among)
 
     def save(self, path: Path) -> None:
         """One file, whole or not at all."""

@@ -63,7 +63,8 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     files = {"file": np.array(names)} if names else {}
     marks = {TAUGHT: taught} if taught.any() else {}
     predictions = model.predictions(source.inputs, labels, files | source.groups | marks)
-    with_flattered_marked(predictions).save(out)
+    predictions = with_flattered_marked(predictions)
+    predictions.save(out)
     if FLATTERED in predictions.metadata:
         notes.append(FLATTERY)
     return Predicted(predictions, notes)

@@ -157,4 +157,5 @@ def test_the_page_says_which_numbers_rest_on_the_sample(tmp_path):
     assert page.count(f"From a sample of {FEW} rows: all of this part.") >= 3
     assert page.count(f"From a sample of {FEW} rows: AUROC and average precision.") == 1
     assert numbers["sampled"]["rows"] == FEW
-    assert "groups" not in numbers["sampled"]["numbers"]
+    assert "predicted class" in numbers["sampled"]["numbers"]["groups"]
+    assert "reliability" not in numbers["sampled"]["numbers"]

@@ -52,7 +52,8 @@ def deploy(comparison: ModelComparison) -> str:
     )
     lead = f"Deploy {chosen.name}"
     if truth.truth == "off" and not truth.slight:
-        lead = f"The best of them is {chosen.name}, but repair it before you deploy it"
+        advice = "repair it before you deploy it" if truth.mended else "do not rely on its probabilities"
+        lead = f"The best of them is {chosen.name}, but {advice}"
     return f"{lead}: {why}; {state}{though}."
 
 

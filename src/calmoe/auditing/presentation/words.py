@@ -7,6 +7,7 @@ import math
 import shlex
 
 from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.verdict import FILE, GroupOff, Verdict
 from calmoe.render.wording import decimal, listed, many, shortened
 
@@ -99,8 +100,8 @@ def _off(verdict: Verdict) -> str:
 def _besides(verdict: Verdict) -> str:
     if verdict.hidden != "hidden":
         return ""
-    by = f" by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
-    return f"; behind this average, some kinds of rows are off{by}"
+    by = f", by {points(verdict.hidden_by.low)} or more" if verdict.hidden_by else ""
+    return f"; behind this average, kinds of rows differ further{by}"
 
 
 def _but(verdict: Verdict) -> str:
@@ -109,7 +110,7 @@ def _but(verdict: Verdict) -> str:
     if verdict.hidden == "hidden":
         return f"{average}, but only because errors cancel: a shift in the mix of rows can break them"
     if verdict.groups_off:
-        return f"{average}, but not for {_names(verdict.groups_off)}"
+        return f"{average}, but not for {_names(verdict.groups_off, verdict)}"
     if verdict.fragility == "fragile":
         return f"{average}, but a shift in the mix of rows breaks them"
     if verdict.fragility == "steady" and verdict.hidden == "nothing found":
@@ -146,16 +147,17 @@ def groups_line(verdict: Verdict) -> str | None:
         worse = [f"{group.name} ({how_far(group, verdict)})" for group in verdict.groups_worse[:2]]
         more = len(verdict.groups_worse) - 2
         others = tuple(group for group in verdict.groups_off if group not in verdict.groups_worse)
-        also = f" Not true for {_names(others)} either." if others and verdict.truth != "off" else ""
+        also = f" Not true for {_names(others, verdict)} either." if others and verdict.truth != "off" else ""
         lead = "not true for" if len(verdict.groups_off) == 1 else "worst for"
         return f"{lead} {listed([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
-    if verdict.groups_off and all(group.all_off for group in verdict.groups_off):
+    if verdict.all_groups_off:
         worst = verdict.groups_off[0]
-        return f"for no group are they true. Worst for {worst.name} ({how_far(worst, verdict)}).{known}"
+        return f"for no group are they true. Worst for {worst.name} ({how_far(worst, verdict)})."
     if verdict.groups_off:
-        worst, names = verdict.groups_off[0], _names(verdict.groups_off)
+        worst, names = verdict.groups_off[0], _names(verdict.groups_off, verdict)
         if names == worst.name:
-            return f"not true for {names} ({how_far(worst, verdict)}).{known}"
+            lead = "not true for" if len(verdict.groups_off) == 1 else "worst for"
+            return f"{lead} {names} ({how_far(worst, verdict)}).{known}"
         return f"not true for {names}. Worst for {worst.name} ({how_far(worst, verdict)}).{known}"
     if verdict.truth == "off":
         return f"no group alone is surely off.{known}"
@@ -172,10 +174,11 @@ def how_far(group: GroupOff, verdict: Verdict) -> str:
     return f"says {said} on average, {real} are {verdict.judged}"
 
 
-def _names(groups: tuple[GroupOff, ...]) -> str:
-    """Worst first; of a column that is off throughout its worst group only."""
+def _names(groups: tuple[GroupOff, ...], verdict: Verdict) -> str:
+    """Worst first; where all rows are off, of a column that is off throughout its worst group only."""
     first = {group.column: group.name for group in reversed(groups)}
-    telling = [group.name for group in groups if not group.all_off or first[group.column] == group.name]
+    alike = verdict.truth == "off"
+    telling = [g.name for g in groups if not (alike and g.all_off) or first[g.column] == g.name]
     return listed(shortened(telling))
 
 
@@ -224,9 +227,11 @@ def _shift_line(verdict: Verdict) -> str:
     if verdict.fragility == "not decided":
         more = "whether that doubles the error, more rows would tell"
         return f"perhaps a shift in the mix of rows. {worst}; {more}."
-    off = verdict.truth == "off" and not verdict.slight
-    lead = "other mixes of rows make it worse, but none that was tried twice as bad"
-    return f"{lead if off else 'no shift that was tried'}. {worst}."
+    if verdict.truth != "off" or verdict.slight:
+        return f"no shift that was tried. {worst}."
+    if verdict.worst.low <= today:
+        return "no mix of rows that was tried makes it clearly worse."
+    return f"other mixes of rows make it worse, but none that was tried twice as bad. {worst}."
 
 
 def target_line(verdict: Verdict) -> str | None:
@@ -266,13 +271,16 @@ def action_line(verdict: Verdict) -> str:
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
     if kind == "collect" and verdict.truth == "off":
-        return "Do not rely on the numbers. Label more rows and audit again: these are too few for a repair."
+        rely = "" if verdict.slight else "Do not rely on the numbers. "
+        few = "rows" if verdict.rows < FEWEST_TO_LEARN else "errors"
+        return f"{rely}Label more rows and audit again: there are too few {few} for a repair."
     if kind == "collect":
         return "Label more rows like these and audit again."
     if kind == "watch" and verdict.truth == "off":
         return "Do not rely on the numbers; no repair was shown to help. Check new data before you use them."
     if kind == "watch" and verdict.groups_off:
-        return f"Do not rely on them for {_names(verdict.groups_off)}. Check every new kind of data first."
+        names = _names(verdict.groups_off, verdict)
+        return f"Do not rely on them for {names}. Check every new kind of data first."
     if kind == "watch":
         return "Use them on rows like these only, and check every new kind of data first."
     return "Use them as they are, and check new data now and then."
@@ -301,7 +309,7 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
             "Use it on new predictions, or on a model's folder, and audit rows that it has not seen:",
             "calmoe apply calibrator.json NEW_PREDICTIONS --out repaired.csv",
         )
-    if verdict.action.kind in ("watch", "use"):
+    if "NEW_PREDICTIONS" in verdict.action.command:
         return (
             "What are NEW_PREDICTIONS?",
             "What the same model says about new data, labels not needed:",

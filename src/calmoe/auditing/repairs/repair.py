@@ -48,7 +48,7 @@ class Repair:
             than a standard error), or lowers it and takes the ECE below where it surely was. Never what
             raises the ECE by more than `Rule.rise`. Where neither is taken, the simplest of the others stands
             in that surely lowers one temperature's NLL, or helps as much where only the ECE stands against a
-            temperature; its intervals pay for all that could have stood in.
+            temperature; the test, not the interval shown, pays for all that could have stood in.
         worse: Candidates that raise the ECE by more than that.
         reason: One sentence.
         temperature: The one temperature.
@@ -156,7 +156,7 @@ def repair(
     judged["chosen"] = [trial.chosen for trial in outcome.trials]
     measured = measure(judged, outcome.crossed, bins, level)
     worse = raise_ece(measured, rule)
-    recommended = recommend(outcome.choice.name, measured, rule)
+    recommended = recommend(outcome.choice.name, measured, rule, level)
     seen = SeenRows.of(predictions.output, labels)
     fits = {name: replace(fitted, seen=seen) for name, fitted in outcome.fits.items()}
     temperature = outcome.fits[TEMPERATURE].fitted
@@ -187,7 +187,7 @@ def raise_ece(measured: Mapping[str, Candidate], rule: Rule) -> tuple[str, ...]:
     return tuple(name for name, each in measured.items() if each.ece.value.value > before + rule.rise)
 
 
-def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule) -> str | None:
+def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule, level: float = LEVEL) -> str | None:
     """`chosen` if it beats one temperature, or stands in for one that is not taken; else that, or none."""
     before = measured[NOTHING].ece.value
     helpful = [name for name, each in measured.items() if _helps(each, before, rule)]
@@ -204,7 +204,7 @@ def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule) -> str
     others = [name for name in measured if name not in (chosen, "chosen", *SIMPLE)]
     for name in filter(sound.__contains__, others):
         helps, better = (
-            _stricter(gain, len(others)).high < 0
+            _stricter(gain, len(others), level).high < 0
             for gain in (measured[name].nll.against_nothing, beyond[name])
         )
         if helps and (better or (TEMPERATURE in helpful and beyond[name].low <= 0)):
@@ -212,9 +212,9 @@ def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule) -> str
     return None
 
 
-def _stricter(estimate: Estimate, times: int) -> Estimate:
-    """The same with an interval at 95 % that pays for so many looks (Bonferroni)."""
-    return normal(estimate.value, estimate.standard_error, 1 - (1 - LEVEL) / times)
+def _stricter(estimate: Estimate, times: int, level: float) -> Estimate:
+    """The same with an interval that pays for so many looks (Bonferroni)."""
+    return normal(estimate.value, estimate.standard_error, 1 - (1 - level) / times)
 
 
 def _helps(candidate: Candidate, before: Estimate, rule: Rule) -> bool:

@@ -34,7 +34,7 @@ from calmoe.predictions import Predictions
 EVERYTHING = "all of this part"
 OF_SAMPLE = {
     "reliability": "",
-    "groups": "",
+    "groups": "which predicted class is furthest off",
     "skill": "AUROC and average precision",
     "calibration": "the ECE at bins of equal mass, the smooth ECE, the mixture's ECE less that of each view, "
     "and the correlations behind the class-wise and the experts' ECE",
