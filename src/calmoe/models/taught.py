@@ -27,6 +27,7 @@ FORMAT = "calmoe.taught/1"
 BYTES = 8  # of a key: two of a million rows have the same one by chance once in 37 million tables
 KEY = np.dtype("<i8")
 MISSING = np.int64(-(2**63))  # a cell without a value; NumPy's own NaT
+TRUTHS = ("true", "false")
 NUMERIC = frozenset("+-.0123456789")  # how a text that spells a number or a day begins
 TIMES, MORE, RARE = 2, 0.01, 0.02
 """Rows are marked where more than TIMES coincidence + MORE of all rows are recognised; where rows do repeat,
@@ -130,7 +131,8 @@ def _cell(text: str | None) -> np.int64:
         for reading in (numbers_in([text]), dates_in([text])):
             if reading is not None:
                 return _cells(reading)[0]
-    return _keys([text.encode(errors="surrogatepass")])[0]
+    plain = text.casefold() if text.casefold() in TRUTHS else text  # one file's "true" is another's True
+    return _keys([plain.encode(errors="surrogatepass")])[0]
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
