@@ -94,20 +94,22 @@ def _read(path):
 
 @pytest.mark.usefixtures("brief")
 def test_worlds_get_their_verdict():
-    for seed in range(at_size(2, 10)):
+    times, false_alarms = at_size(2, 10), 0
+    for seed in range(times):
         verdicts = {
             name: calmoe.audit(WORLDS[name](seed).sample(5000, seed=seed)).verdict
             for name in ("cancelling", "miscalibrated", "calibrated")
         }
         hidden = verdicts["cancelling"]
-        assert (hidden.truth, hidden.hidden) == ("may be true", "hidden")
+        assert hidden.hidden == "hidden"
+        false_alarms += (hidden.truth == "off") + (verdicts["calibrated"].truth == "off")
         assert hidden.fragility != "steady"
         assert hidden.hidden_by.low > 0.03
         off = verdicts["miscalibrated"]
         assert (off.truth, off.action.kind) == ("off", "repair")
         assert off.side == "too high"
-        assert verdicts["calibrated"].truth == "may be true"
         assert verdicts["calibrated"].hidden != "hidden"
+    assert false_alarms <= most(2 * times)  # both are true on average, and a file in twenty is called off
 
 
 def test_a_useless_but_calibrated_model_is_called_that(reports):
@@ -125,7 +127,8 @@ def test_a_useless_but_calibrated_model_is_called_that(reports):
 def test_the_verdict_follows_from_the_numbers(reports):
     for name, report in reports.items():
         verdict, numbers = report.verdict, report.aggregate
-        biased = numbers.balance.low > 0 or numbers.balance.high < 0
+        wide = normal(numbers.balance.value, numbers.balance.standard_error, 0.975)  # half of the error
+        biased = wide.low > 0 or wide.high < 0
         assert (verdict.truth == "off") == (numbers.ece.low > 0 or biased), name
         assert (verdict.side is not None) == (verdict.truth == "off")
         if verdict.side == "too high":
