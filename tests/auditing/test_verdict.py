@@ -102,7 +102,9 @@ def test_worlds_get_their_verdict():
         }
         hidden = verdicts["cancelling"]
         assert hidden.hidden == "hidden"
-        false_alarms += (hidden.truth == "off") + (verdicts["calibrated"].truth == "off")
+        for true in (hidden, verdicts["calibrated"]):
+            assert true.truth == "may be true" or seed > 1
+            false_alarms += true.truth == "off"
         assert hidden.fragility != "steady"
         assert hidden.hidden_by.low > 0.03
         off = verdicts["miscalibrated"]
