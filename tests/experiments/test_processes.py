@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from calmoe.errors import InputError
+from calmoe.experiments.engines import processes
 from calmoe.experiments.engines.nursery import VARIABLE, Nursery
-from calmoe.experiments.engines.processes import Processes
+from calmoe.experiments.engines.processes import Processes, crowd_notes
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder
@@ -149,3 +150,27 @@ def test_a_worker_starts_no_workers(monkeypatch):
     monkeypatch.setenv(VARIABLE, "1")
     with pytest.raises(InputError, match="__main__"):
         Nursery()
+
+
+def test_jobs_that_share_a_gpu_without_mps_are_told_of_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "_gpus", lambda: ["0", "1"])
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert crowd_notes(2, "cuda", 1) == []  # one each
+    assert len(crowd_notes(3, "cuda", 1)) == 1
+    (tmp_path / "control").touch()
+    assert crowd_notes(3, "cuda", 1) == []
+
+
+def test_jobs_with_more_threads_than_cores_are_told_of_it(monkeypatch):
+    monkeypatch.setattr(processes, "_cores", lambda: 4)
+    assert crowd_notes(2, "cpu", 2) == crowd_notes(8, "cpu", 1) == []
+    assert len(crowd_notes(3, "cpu", 2)) == 1
+
+
+def test_workers_on_gpus_share_the_cores_to_compile(monkeypatch):
+    monkeypatch.setattr(processes, "_cores", lambda: 16)
+    monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS", raising=False)
+    assert processes._on_gpu("1", 5) == {"CUDA_VISIBLE_DEVICES": "1", "TORCHINDUCTOR_COMPILE_THREADS": "3"}
+    assert processes._on_gpu("0", 32)["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")
+    assert processes._on_gpu("0", 5)["TORCHINDUCTOR_COMPILE_THREADS"] == "7"

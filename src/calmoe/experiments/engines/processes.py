@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ class Processes:
 
     def train(self, nodes: Sequence[Node], work: Work, opened: Run, watcher: Watcher) -> dict[str, str]:
         """Train the nodes, as many at once as there are jobs."""
-        _note_crowd(self.jobs, work, watcher)
+        say_notes(crowd_notes(self.jobs, work.device.type, work.threads), watcher.console)
         schedule = Schedule(nodes, opened, watcher, RETRIES)
         text = replace(work, checkpoint_seconds=self.checkpoint_seconds).as_text(opened.record.weights)
         nursery, self.nursery = self.nursery or Nursery(), None
@@ -77,9 +78,7 @@ class _Crew:
         self.selector = selectors.DefaultSelector()
         self.selector.register(nursery.control, selectors.EVENT_READ)
         gpus = _gpus() if device.type == "cuda" else []
-        self.seats = [
-            self._seat({"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} if gpus else {}) for n in range(size)
-        ]
+        self.seats = [self._seat(_on_gpu(gpus[n % len(gpus)], size) if gpus else {}) for n in range(size)]
 
     def _seat(self, environment: dict[str, str]) -> _Seat:
         seat = _Seat(environment, self.nursery.fork())
@@ -151,12 +150,31 @@ def _gpus() -> list[str]:
     return given.split(",") if given else [str(n) for n in range(torch.cuda.device_count())]
 
 
-def _note_crowd(jobs: int, work: Work, watcher: Watcher) -> None:
-    """Say so where workers get in each other's way; with fewer threads the last digits would be others."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if work.device.type == "cpu" and work.threads > 1 and jobs * work.threads > cores:
-        note = (
-            f"{jobs} jobs with {work.threads} threads each share {cores} cores, for the results of one job; "
-            "they are quicker with OMP_NUM_THREADS=1, for this and every later command on the folder"
-        )
-        say_notes([note], watcher.console)
+def _on_gpu(gpu: str, workers: int) -> dict[str, str]:
+    """The environment of a worker on this GPU; to compile, it has its share of the cores."""
+    threads = os.environ.get("TORCHINDUCTOR_COMPILE_THREADS", str(max(1, _cores() // workers)))
+    return {"CUDA_VISIBLE_DEVICES": gpu, "TORCHINDUCTOR_COMPILE_THREADS": threads}
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _shares_gpus() -> bool:
+    """Whether CUDA's Multi-Process Service runs: without it, processes on one GPU take turns."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
+
+
+def crowd_notes(jobs: int, device: str, threads: int) -> list[str]:
+    """What to say where workers get in each other's way."""
+    if device == "cuda":
+        takes_turns = jobs > len(_gpus()) and not _shares_gpus()
+        note = "jobs on one GPU take turns; they work at once after `nvidia-cuda-mps-control -d`"
+        return [note] if takes_turns else []
+    if threads == 1 or jobs * threads <= _cores():
+        return []
+    return [  # calmoe does not lower the threads itself: the last digits of the results would be others
+        f"{jobs} jobs with {threads} threads each share {_cores()} cores, for the results of one job; "
+        "they are quicker with OMP_NUM_THREADS=1, for this and every later command on the folder"
+    ]
