@@ -23,17 +23,19 @@ READINGS: dict[str, Callable[[float], float]] = {
     "standard error": lambda printed: printed,
 }
 COARSE = 0.005  # a smaller ± is printed with one digit that says little
-RUNS = {"results.jsonl": "first run", "again.jsonl": "second run"}
+RUNS = {"results.jsonl": "first run", "again.jsonl": "second run", "timed.jsonl": "timed run"}
 
 
 def beside_paper(
-    folder: Annotated[Path, typer.Argument(help="With results.jsonl, sources.json and perhaps again.jsonl.")],
+    folder: Annotated[
+        Path, typer.Argument(help="With results.jsonl, sources.json and perhaps again.jsonl, timed.jsonl.")
+    ],
 ) -> None:
     """Are the paper's cells reproduced, and what is its ±?
 
-    Reads the rows of the published protocol, of the first run and, where it is kept, of the second. Prints
+    Reads the rows of the published protocol, of the first run and, where they are kept, of others. Prints
     how much the seeds of each run scatter beside the paper's ±, how far the cells differ under each reading
-    of the ±, and all cells of the first run.
+    of the ±, and all cells of each run.
 
     Example: python -m studies beside-paper results/cifar10h
     """

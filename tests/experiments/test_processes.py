@@ -65,10 +65,11 @@ def wait_until(condition, seconds=120.0):
 
 def test_workers_that_are_killed_change_nothing(work, alone, tmp_path, beginnings):
     """Both workers are killed amid their nodes: others go on from the checkpoints, in the same command."""
-    nursery, folder, killed = Nursery(), tmp_path / "run", []
+    nursery, folder, killed, threads = Nursery(), tmp_path / "run", [], []
 
     def kill():
         wait_until(lambda: any(folder.glob("nodes/*/state-*")))
+        threads.extend(os.listdir(f"/proc/{nursery.process.pid}/task"))
         for worker in children(nursery.process.pid):
             os.kill(worker, signal.SIGKILL)
             killed.append(worker)
@@ -79,6 +80,7 @@ def test_workers_that_are_killed_change_nothing(work, alone, tmp_path, beginning
     engine = Processes(2, nursery, checkpoint_seconds=0.0)
     assert run(work, folder, engine=engine, console=console).exit_code == 0
     killer.join()
+    assert len(threads) == 1  # a fork copies one thread, and the locks that others hold
     assert len(killed) == 2
     assert any(epoch > node.stage.start for node, epoch in beginnings)  # from a checkpoint
     assert contents(folder) == contents(alone)

@@ -1,6 +1,6 @@
 """A process that imports calmoe once and then forks workers, as many as are wanted.
 
-It begins to import when it is started, while its parent still does. It never computes with several threads
+It begins to import when it is started, while its parent still does. It never has a second thread
 and never touches a GPU, so that forks of it are safe where forks of the user's process are not.
 """
 
@@ -28,6 +28,7 @@ class Nursery:
             )
         self.control, theirs = socket.socketpair()
         single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        single["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # pyarrow's allocator would start one
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(theirs.fileno())],
