@@ -3,6 +3,8 @@
 import csv
 import json
 import random
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +94,43 @@ def test_the_card_has_what_is_needed_to_judge_the_model(tmp_path, unrendered):
     assert all(f"| {name} | held out |" in readme for name in card.baselines)
 
 
+def numbers(audit):
+    """What an audit wrote, without where its predictions lie."""
+    document = json.loads((Path(audit) / "audit.json").read_text())
+    del document["origin"]
+    return json.loads(json.dumps(document).replace("other.safetensors", "credit-model/held_out.safetensors"))
+
+
+def test_a_models_folder_stands_for_the_rows_that_it_held_out(tmp_path, unrendered):
+    path = write_credit(tmp_path / "credit.csv")
+    for folder, seed in (("credit-model", "0"), ("again", "1")):
+        done(
+            "train",
+            path,
+            "--label",
+            "default",
+            "--held-out",
+            "0.6",
+            "--seed",
+            seed,
+            "--out",
+            folder,
+            *NETWORK,
+        )
+    shutil.copy("credit-model/held_out.safetensors", "other.safetensors")
+    done("audit", "credit-model", "--out", "one")
+    done("audit", "other.safetensors", "--out", "two")
+    assert numbers("one") == numbers("two")
+    told = done("audit", "credit-model", "again")
+    assert {line.split(":")[0] for line in told.splitlines()} >= {"credit-model", "again"}
+    for file in ("credit-model", "other.safetensors"):
+        done("repair", file, "--kind", "temperature", "--out", f"{file}.json")
+    mine, theirs = (json.loads(Path(f"{n}.json").read_text()) for n in ("credit-model", "other.safetensors"))
+    assert mine["temperature"] == theirs["temperature"]
+    (tmp_path / "again" / "held_out.safetensors").unlink()
+    assert "again: this is a folder" in refused("audit", "again")
+
+
 def test_a_rare_class_is_judged_by_its_precision(tmp_path, unrendered):
     rows = "".join(f"{i % 50 / 50},{'yes' if i % 50 == 49 else 'no'}\n" for i in range(600))
     (tmp_path / "t.csv").write_text(f"x,late\n{rows}")
@@ -109,7 +148,7 @@ def test_rows_without_labels_are_a_target(tmp_path, unrendered):
     lines = [line.rpartition(",")[0] for line in path.read_text(encoding="utf-8").splitlines()]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     told = done("predict", "credit-model", "new.csv", "--out", "p.csv")
-    assert "calmoe audit credit-model/held_out.safetensors --target p.csv" in told
+    assert "calmoe audit credit-model --target p.csv" in told
     assert Predictions.load("p.csv").class_names == ("no", "yes")
     assert "no labels" in refused("audit", "p.csv")
     (tmp_path / "empty.csv").write_text(

@@ -23,7 +23,7 @@ from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
 from calmoe.files import json_bytes, legible
-from calmoe.formats import NOTE, Columns
+from calmoe.formats import HELD_OUT, NOTE, Columns
 from calmoe.new_rows import check_new, left_out_note, marked_alike, new_rows
 from calmoe.ownership import PAGE, owned, put
 from calmoe.predictions import Predictions
@@ -89,7 +89,7 @@ def compare_files(
     """
     if out is not None:
         owned(out, AUDIT)
-    names = names_of([legible(path.name) for path in paths])
+    names = names_of([legible((path.parent if path.name == HELD_OUT else path).name) for path in paths])
     read: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
         read[name] = read_with(path, columns)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calmoe.commands.options import FOLDER, Judged, Sample, reads_columns
+from calmoe.commands.options import FOLDER, Judged, Sample, predictions_at, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def audit_command(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Predictions with labels: safetensors, npz, csv or parquet; one file a model."),
+        typer.Argument(
+            help="Predictions with labels: safetensors, npz, csv or parquet, one file a model; or the folder "
+            "of a model, for the rows that it held out."
+        ),
     ],
     target: Annotated[
         Path | None, typer.Option(help="Predictions elsewhere, labels not needed: what will they be worth?")
@@ -65,7 +68,9 @@ def audit_command(
     expert_probs [N, K, C]; csv and parquet files have columns prob_0, …, label, routing_0, …,
     expert_0_prob_0, … (docs/audit.md). Name columns of other tools by options; what is certain needs none.
 
-    Example: calmoe audit test.safetensors --out audit
+    Example: calmoe audit credit-model --out audit
+
+    Example: calmoe audit test.csv --out audit
 
     Example: calmoe audit validation.safetensors --target elsewhere.safetensors
 
@@ -82,6 +87,7 @@ def audit_command(
     from calmoe.auditing.presentation.comparison_page import comparison_lines
 
     check_bins(bins)
+    files = [predictions_at(file) for file in files]
     targeted = target is not None or labelled_target is not None
     if stream:
         _check_streamed(len(files), as_one, targeted)

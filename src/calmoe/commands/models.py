@@ -96,11 +96,11 @@ def train_command(
     for note in trained.notes:
         say(note)
     say(f"the model is {spec.folder}, its page {spec.folder / PAGE}")
-    say(f"next: calmoe predict {spec.folder} NEW_DATA --out predictions.csv")
     if trained.held_out >= FEWEST:
-        say(f"or: calmoe audit {spec.folder / 'held_out.safetensors'}")
+        say(f"are its probabilities true? calmoe audit {spec.folder} --out audit")
     else:
         say(f"an audit needs {FEWEST} labelled rows new to the model: {trained.held_out} were held out here")
+    say(f"use it: calmoe predict {spec.folder} NEW_DATA --out predictions.csv")
 
 
 @app.command("init")
@@ -174,6 +174,7 @@ def predict_command(
     Example: calmoe predict credit-model new.csv --out predictions.csv
     """
     from calmoe.experiments.trained import load
+    from calmoe.formats import HELD_OUT
     from calmoe.new_rows import taught_rows
     from calmoe.own_data.predict import predict
 
@@ -182,13 +183,12 @@ def predict_command(
         say(f"note: {note}")
     labelled = predicted.predictions.labels is not None
     say(f"{len(predicted.predictions):,} predictions in {out}{'' if labelled else ', without labels'}")
-    held_out = model / "held_out.safetensors"
     if labelled and taught_rows(predicted.predictions).all():
         say("next: the same with other rows, as calmoe audit takes none of these")
     elif labelled:
         say(f"next: calmoe audit {out}")
-    elif held_out.is_file():
-        say(f"next: calmoe audit {held_out} --target {out} says what they may be worth")
+    elif (model / HELD_OUT).is_file():
+        say(f"next: calmoe audit {model} --target {out} says what they may be worth")
 
 
 def _spec(

@@ -19,6 +19,13 @@ def given_path(param: typer.CallbackParam, value: str | None) -> Path | None:
     return None if value is None else Path(value)
 
 
+def predictions_at(path: Path) -> Path:
+    """The file of predictions that a path means: a model's folder stands for the rows that it held out."""
+    from calmoe.formats import HELD_OUT
+
+    return path / HELD_OUT if (path / HELD_OUT).is_file() else path
+
+
 if TYPE_CHECKING:
     from calmoe.formats import Columns
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calmoe.commands.options import FOLDER, Judged, reads_columns
+from calmoe.commands.options import FOLDER, Judged, predictions_at, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.errors import InputError
 
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 @app.command("repair")
 @reads_columns()
 def repair_command(
-    file: Annotated[Path, typer.Argument(help="Predictions with labels: safetensors, npz, csv or parquet.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Predictions with labels: safetensors, npz, csv or parquet; or the folder of a model, for "
+            "the rows that it held out."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", "--to", help="The calibrator, a json file.", **FOLDER)],
     kind: Annotated[
         str,
@@ -44,6 +50,7 @@ def repair_command(
     from calmoe.progress_bar import progress_bar
     from calmoe.render.console import make_console
 
+    file = predictions_at(file)
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("repair", total=1.0)
         found = repair_file(

@@ -30,9 +30,10 @@ from calmoe.formats.columns import NOTE, Columns, asked
 from calmoe.formats.naming import LABELS, Table, is_numeric
 from calmoe.formats.safetensors import FORMAT
 
-__all__ = ["FORMAT", "NOTE", "Columns", "Table", "asked", "read_table", "table_in_memory"]
+__all__ = ["FORMAT", "HELD_OUT", "NOTE", "Columns", "Table", "asked", "read_table", "table_in_memory"]
 
 KINDS = (".safetensors", ".npz", ".csv", ".parquet")
+HELD_OUT = "held_out.safetensors"  # in a model's folder: its predictions of rows that it has not seen
 
 
 def read_table(path: Path, limit: int | None = None, columns: Columns | None = None) -> Table:

@@ -38,8 +38,8 @@ def make_page(
             Point("Data", bullets=[*said, *notes]),
             Point(
                 "Next",
-                "calmoe predict writes predictions for new rows; calmoe audit says what a shift may do to "
-                "them. The folder's held_out.safetensors is ready for it.",
+                "calmoe audit with the name of this folder says whether its probabilities are true, on the "
+                "rows that were held out; calmoe predict writes predictions for new rows.",
             ),
         ],
         sections=sections,

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 import calmoe
+from calmoe import formats
 from calmoe.errors import InputError, about, shown
 from calmoe.experiments.environment import describe as session
 from calmoe.experiments.preparation import pick_device
@@ -24,7 +25,7 @@ from calmoe.models.model import Model
 from calmoe.models.taught import Taught
 from calmoe.models.watching import watched
 from calmoe.own_data.describe import describe
-from calmoe.own_data.parts import HELD_OUT, Labelled, divide
+from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled, divide
 from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids, scores
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.spec import TrainSpec
@@ -35,6 +36,7 @@ from calmoe.render.grid import Grid
 from calmoe.threads import threads
 
 PAGE = "report.html"
+PREDICTIONS = {HELD_OUT: formats.HELD_OUT, SHIFT: "shift.safetensors"}  # by part, in the model's folder
 LONGEST = 10_000  # characters of a category or a class
 
 
@@ -134,7 +136,7 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
         page = make_page(data, rows, model.card, said, notes, command)
         write_whole(place / PAGE, page.encode())
         for part, predictions in ours.parts.items():
-            predictions.save(place / f"{part.replace(' ', '_')}.safetensors")
+            predictions.save(place / PREDICTIONS[part])
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
     same = _same_weights(ours.parts[HELD_OUT]) if data.source.kind == "tables" else []
