@@ -206,12 +206,13 @@ def test_an_objective_of_ones_own_must_be_that_of_all_ranks(tmp_path):
     assert not (tmp_path / "1.err").read_text()
 
 
-def launched_by_torchrun(size, arguments, folder, place):
-    """A process of torchrun's own, and where its ranks' errors go."""
-    words = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}", "-m", "calmoe"]
-    errors = (place / "torchrun.err").open("w")
+def launched_by_torchrun(size, arguments, folder, errors):
+    """A process of torchrun's own, at a port that is free; its ranks' errors go into a file."""
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
     return subprocess.Popen(
-        [*words, *arguments, "--out", str(folder)], stdout=subprocess.DEVNULL, stderr=errors
+        [*words, "-m", "calmoe", *arguments, "--out", str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=errors.open("w"),
     )
 
 
@@ -219,7 +220,8 @@ def launched_by_torchrun(size, arguments, folder, place):
 def test_under_torchrun_itself(undisturbed, options, tmp_path, victim):
     """It sends SIGTERM to the rank that is left, which says one line; two other ranks go on."""
     arguments, folder = ["run", "digits", *options], tmp_path / "run"
-    torchrun = launched_by_torchrun(2, arguments, folder, tmp_path)
+    killed, resumed = tmp_path / "killed.err", tmp_path / "resumed.err"
+    torchrun = launched_by_torchrun(2, arguments, folder, killed)
     deadline = time.monotonic() + LATE
     while not [*folder.glob("nodes/*")] and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -228,9 +230,9 @@ def test_under_torchrun_itself(undisturbed, options, tmp_path, victim):
     before = time.monotonic()
     assert torchrun.wait(30) == 1
     assert time.monotonic() - before < 30
-    lines = (tmp_path / "torchrun.err").read_text().splitlines()
+    lines = killed.read_text().splitlines()
     assert [line.split(" stops")[0] for line in lines if line.startswith("error: ")] == [
         f"error: rank {1 - victim}"
     ]
-    assert launched_by_torchrun(2, arguments, folder, tmp_path).wait(LATE) == 0
+    assert launched_by_torchrun(2, arguments, folder, resumed).wait(LATE) == 0, resumed.read_text()
     torch.testing.assert_close(predicted(folder), predicted(undisturbed), rtol=0, atol=1e-5)
