@@ -104,7 +104,7 @@ def test_every_public_name_is_on_a_page():
     pages = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
     whole = set(re.findall(r"automodule:: (\S+)\n(?! *:no-members:)", pages))
     alone = {
-        name.split(".")[-1] for name in re.findall(r"auto(?:class|function|data|exception):: (\S+)", pages)
+        name for block in re.findall(r"{names} \S+\n(.*?)```", pages, re.DOTALL) for name in block.split()
     }
     for name in (name for name, thing in PUBLIC.items() if not inspect.ismodule(thing)):
         module, _, last = name.rpartition(".")
