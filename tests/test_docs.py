@@ -31,7 +31,7 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
 
 
 def test_every_setting_is_explained():
-    table = (ROOT / "docs" / "run.md").read_text().partition("## Settings")[2].partition("## ")[0]
+    table = (ROOT / "studies" / "running.md").read_text().partition("## Settings")[2].partition("## ")[0]
     settings = {
         name for group in (RunSpec, ModelSettings, TrainingSettings) for name in group.__annotations__
     }
