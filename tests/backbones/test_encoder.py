@@ -43,6 +43,33 @@ def test_more_padding_changes_nothing(folder, ids, pooling):
     torch.testing.assert_close(encoder(ids), encoder(ids[:, :20]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_texts_read_by_length_are_those_read_together(folder, monkeypatch, pooling, side):
+    """Features and gradients, in float64; wherever the padding is, and where a text is empty."""
+    encoder, source = Encoder(folder, pooling).eval().double(), torch.Generator().manual_seed(0)
+    ends = torch.randint(0, 31, (45, 1), generator=source)
+    ends[7] = 0
+    mask = torch.arange(30) < ends if side == "right" else torch.arange(30) >= 30 - ends
+    ids, weights = torch.randint(len(WORDS), (45, 30), generator=source), torch.randn(45, 1, generator=source)
+
+    def answers():
+        features = encoder(ids, mask)
+        value = (features * weights).sum()
+        return features, *torch.autograd.grad(value, [*encoder.parameters()])
+
+    tokens = []
+    encoder.model.register_forward_hook(
+        lambda _, __, given, ___: tokens.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    apart = answers()
+    assert len(tokens) > 1
+    assert (sum(tokens) < 0.75 * ids.numel()) == (side == "right")
+    monkeypatch.setattr("calmoe.backbones.encoder._splits", lambda ids: False)
+    for one, other in zip(apart, answers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
 def test_the_mean_of_nothing_is_zero():
     hidden = torch.randn(2, 5, 3)
     mask = torch.tensor([[True] * 5, [False] * 5])

@@ -114,6 +114,8 @@ def test_keys_of_older_runs_stay_what_they_were():
     assert key("fgr_robust") == "dd2f2169080a35041870cf212f74f67e"
     gpu = {"dataset": "cifar10h", "device": "cuda"}
     assert key("robust_filtered", **gpu) == "3ff6d481b639208ccb6b2981c6e789e6"
+    texts = {"dataset": "hatexplain", "device": "cuda"}
+    assert key("robust_filtered", **texts) == "6053573aeeb346119968bc0d78811526"
 
 
 def test_keys_know_the_content_of_pretrained_weights_and_not_their_path():

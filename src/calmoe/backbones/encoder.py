@@ -19,6 +19,7 @@ from calmoe.text_encoders import (
 from calmoe.validation import check_finite
 
 POOLINGS = ("cls", "mean")
+LEAST_PART, PARTS = 8, 16  # of a batch on a CPU: rows of similar length, and how many such parts at most
 
 
 class Encoder(Backbone):
@@ -49,11 +50,46 @@ class Encoder(Backbone):
             # a rank without rows: transformers takes none, and every rank must run it
             return self.forward(input_ids.new_zeros(1, *input_ids.shape[1:]))[:0]
         text = input_ids != PADDING if attention_mask is None else attention_mask.bool()
-        named = {"input_ids": input_ids.clamp(min=0).long(), "attention_mask": text.long()}
-        if token_type_ids is not None:
-            named["token_type_ids"] = token_type_ids
+        ids = input_ids.clamp(min=0).long()
+        if not _splits(ids):
+            return self._features(ids, text, token_type_ids)
+        parts = by_length(text)
+        features = [self._features(*_rows(rows, end, ids, text, token_type_ids)) for rows, end in parts]
+        return torch.cat(features)[torch.cat([rows for rows, _ in parts]).argsort()]
+
+    def _features(self, ids: Tensor, text: Tensor, token_types: Tensor | None = None) -> Tensor:
+        named = {"input_ids": ids, "attention_mask": text.long()}
+        if token_types is not None:
+            named["token_type_ids"] = token_types
         hidden = self.model(**named).last_hidden_state
         return hidden[:, 0] if self.pooling == "cls" else masked_mean(hidden, text)
+
+
+def _splits(ids: Tensor) -> bool:
+    """Whether short texts are read apart from long ones, without their padding.
+
+    Not on a GPU, where a step is captured as it is, nor while a graph is exported; and ranks that share one
+    model must run it equally often.
+    """
+    if torch.compiler.is_compiling() or torch.distributed.is_initialized() or ids.device.type != "cpu":
+        return False
+    return len(ids) > LEAST_PART
+
+
+def by_length(text: Tensor) -> list[tuple[Tensor, int]]:
+    """Rows of similar length, and how many tokens the longest of them has.
+
+    >>> long_and_short = torch.tensor([[True, True], [True, False]]).repeat(8, 1)
+    >>> [(len(rows), tokens) for rows, tokens in by_length(long_and_short)]
+    [(8, 1), (8, 2)]
+    """
+    ends = (text * torch.arange(1, text.shape[1] + 1)).amax(1).clamp(min=1)
+    parts = ends.argsort(stable=True).split(max(LEAST_PART, len(text) // PARTS))
+    return [(rows, int(ends[rows].max())) for rows in parts]
+
+
+def _rows(rows: Tensor, end: int, *columns: Tensor | None) -> list[Any]:
+    return [column if column is None else column[rows, :end] for column in columns]
 
 
 def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:

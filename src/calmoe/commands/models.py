@@ -41,7 +41,9 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of a network, such as epochs=10."),
 ]
-HeldOut = Annotated[float | None, typer.Option(help="The share of rows to score on.")]
+HeldOut = Annotated[
+    float | None, typer.Option(help="The share of rows to score on; a fifth, or 200 rows, if not given.")
+]
 Seed = Annotated[int | None, typer.Option(min=0, help="Says which rows are held out, and all else.")]
 Out = Annotated[
     Path | None,

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from calmoe.auditing.repairs.repair import FEWEST
 from calmoe.data.splits import stratified_holdout
 from calmoe.errors import InputError, shown
 from calmoe.formats.columns import class_values
@@ -13,6 +14,7 @@ from calmoe.own_data.source import DOMAIN, Source
 from calmoe.own_data.spec import TrainSpec
 
 FEWEST_ROWS = 20
+SHARE = 0.2  # of the rows, held out
 MOST_CLASSES = 200
 HELD_OUT, SHIFT = "held out", "shift"
 RARE = 0.05  # the share of a class below which accuracy says little
@@ -83,7 +85,8 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         usual = np.flatnonzero(~shift)
     place = {str(name): i for i, name in enumerate(classes)}
     codes = np.array([place[label] for label in source.labels], dtype=np.int64)
-    fit, held_out = stratified_holdout(codes[usual], spec.held_out, spec.seed)
+    share = held_out_share(len(usual), len(classes)) if spec.held_out is None else spec.held_out
+    fit, held_out = stratified_holdout(codes[usual], share, spec.seed)
     train, validation = stratified_holdout(codes[usual[fit]], VALIDATION, spec.seed + 1)
     counts = np.bincount(codes[usual], minlength=len(classes))
     if rare := [str(classes[i]) for i in np.flatnonzero(counts < 10)]:
@@ -91,6 +94,16 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         notes.append(f"fewer than 10 rows of {listed}: their probabilities will be rough")
     parts = Parts(usual[fit[train]], usual[fit[validation]], usual[held_out], np.flatnonzero(shift))
     return Labelled(source, classes, codes, parts, notes)
+
+
+def held_out_share(rows: int, classes: int) -> float:
+    """A fifth of the rows; where a third of them makes an audit possible, at least as many as that needs.
+
+    >>> [round(rows * held_out_share(rows, classes=2)) for rows in (500, 606, 800, 5000)]
+    [100, 202, 202, 1000]
+    """
+    enough = FEWEST + classes  # the share of every class is rounded
+    return max(SHARE, enough / rows) if rows >= 3 * enough else SHARE
 
 
 def _shifted(source: Source, spec: TrainSpec) -> np.ndarray:

@@ -54,7 +54,7 @@ class TrainSpec:
     expect_shift: str = ""
     drop: tuple[str, ...] = ()
     model: str = "auto"
-    held_out: float = 0.2
+    held_out: float | None = None  # the share; if not given, the data decide: parts.held_out_share
     seed: int = 0
     out: Path | None = None
     compare: bool = False
@@ -212,7 +212,7 @@ def as_toml(spec: TrainSpec, notes: list[str]) -> str:
         f"{optional(spec.domain)}domain = {quote(spec.domain or 'NAME')}  # the domain of images to hold out",
         f"{optional(spec.expect_shift)}expect_shift = {quote(spec.expect_shift or 'COLUMN')}  "
         "# its values will be others in use: train against that",
-        f"held_out = {spec.held_out:g}  # the share of rows that scores are computed on",
+        f"{optional(spec.held_out)}held_out = {spec.held_out or 0.2:g}  # the share of rows to score on",
         f"seed = {spec.seed}",
         f"model = {quote(spec.model)}  # auto; mixture: of models, for tables; network",
         f"out = {quote(str(spec.folder))}  # the model's folder",

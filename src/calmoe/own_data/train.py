@@ -190,7 +190,9 @@ def make_card(
     def judged(row: Row) -> Scores:
         return {part: scores(predictions, data.rare) for part, predictions in row.parts.items()}
 
-    settings: dict[str, Any] = {"held_out": spec.held_out, "expect_shift": spec.expect_shift}
+    settings: dict[str, Any] = {"expect_shift": spec.expect_shift}
+    if spec.held_out is not None:
+        settings["held_out"] = spec.held_out
     if data.source.kind != "tables" or spec.model == "network":
         network = {name: value for name, value in asdict(spec.network).items() if value not in (None, "")}
         settings |= network
@@ -226,7 +228,7 @@ def options(spec: TrainSpec) -> list[str]:
             words += [option, value]
     if spec.encoder:
         words += ["--encoder", spec.encoder]
-    if spec.held_out != TrainSpec.held_out:
+    if spec.held_out is not None:
         words += ["--held-out", f"{spec.held_out:g}"]
     if spec.model != "auto":
         words += ["--model", spec.model]
