@@ -240,3 +240,14 @@ def test_tensorboard_missing_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     line = refused("run", "digits", "--methods", "vanilla", *SMALL, "--out", tmp_path, "--tensorboard")
     assert "pip install" in line
+
+
+@pytest.mark.parametrize("options", [["--version"], ["run", "digits", "--dry-run"], ["audit", "p.npz"]])
+def test_a_reader_that_has_enough_ends_the_command_without_a_word(options, tmp_path):
+    np.savez(tmp_path / "p.npz", probs=np.full((60, 2), 0.5), labels=np.arange(60) % 2)
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "calmoe", *options]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (1, b"")

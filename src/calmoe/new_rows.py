@@ -69,5 +69,5 @@ def check_new(predictions: Predictions) -> None:
     if taught_rows(predictions).all():
         raise InputError(
             f"all {len(predictions):,} rows taught the model or its repair, which looks better on them than "
-            "it is: audit other rows, such as the model's held_out.safetensors"
+            "it is: audit rows that neither has seen"
         )

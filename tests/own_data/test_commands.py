@@ -128,7 +128,7 @@ def test_a_models_folder_stands_for_the_rows_that_it_held_out(tmp_path, unrender
     mine, theirs = (json.loads(Path(f"{n}.json").read_text()) for n in ("credit-model", "other.safetensors"))
     assert mine["temperature"] == theirs["temperature"]
     (tmp_path / "again" / "held_out.safetensors").unlink()
-    assert "again: this is a folder" in refused("audit", "again")
+    assert "again: this model has no rows that it held out" in refused("audit", "again")
 
 
 def test_a_rare_class_is_judged_by_its_precision(tmp_path, unrendered):

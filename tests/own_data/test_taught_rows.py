@@ -128,5 +128,5 @@ def test_rows_of_training_alone_are_refused(place, tmp_path):
     ):
         told = refused(*command)
         assert f"{only}: all 400 rows taught the model" in told
-        assert "held_out.safetensors" in told
+        assert "audit rows that neither has seen" in told
     assert not (tmp_path / "c.json").exists()

@@ -89,7 +89,7 @@ def compare_files(
     """
     if out is not None:
         owned(out, AUDIT)
-    names = names_of([legible((path.parent if path.name == HELD_OUT else path).name) for path in paths])
+    names = names_of([_name(path) for path in paths])
     read: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
         read[name] = read_with(path, columns)
@@ -119,6 +119,11 @@ def compare_files(
         for note in [*_read_as(read[name]), *_left_out(reports[name][1]), *_flattered(read[name])]
     ]
     return comparison, None if out is None else out / PAGE, notes
+
+
+def _name(path: Path) -> str:
+    """Of a file; what a model held out goes by the model's name."""
+    return legible((path.parent if path.name == HELD_OUT else path).name)
 
 
 def _read_as(predictions: Predictions) -> list[str]:
@@ -178,7 +183,7 @@ def origin(files: Mapping[str, Path | None]) -> dict[str, str]:
         if path is not None:
             with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            facts |= {role: legible(path.name), f"SHA-256 of the {role}": digest[:16]}
+            facts |= {role: _name(path), f"SHA-256 of the {role}": digest[:16]}
     command = legible(shlex.join(["calmoe", *sys.argv[1:]]))
     now = datetime.now(UTC).isoformat(timespec="minutes")
     return {**facts, "command": command, "calmoe": __version__, "date": now}

@@ -157,6 +157,11 @@ class Verdict:
     mended: Mended | None
     action: Action
 
+    @property
+    def small(self) -> bool:
+        """Whether they are off by less than 3 points as estimated, if not surely."""
+        return max(self.ece.value, abs(self.balance.value)) < SLIGHT
+
 
 def make_verdict(report: "AuditReport") -> Verdict:
     """The verdict of a report.

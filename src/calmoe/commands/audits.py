@@ -1,5 +1,6 @@
 """The command `calmoe audit`: audit a file of predictions, or several side by side."""
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +13,11 @@ from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 
 if TYPE_CHECKING:
+    from calmoe.auditing import AuditReport
     from calmoe.auditing.streaming.files import Outcome
     from calmoe.formats import Columns
+
+ROUGH = 500  # rows; fewer decide little
 
 
 @app.command("audit")
@@ -87,7 +91,7 @@ def audit_command(
     from calmoe.auditing.presentation.comparison_page import comparison_lines
 
     check_bins(bins)
-    files = [predictions_at(file) for file in files]
+    given, files = files, [predictions_at(file) for file in files]
     targeted = target is not None or labelled_target is not None
     if stream:
         _check_streamed(len(files), as_one, targeted)
@@ -98,13 +102,13 @@ def audit_command(
     asked: dict[str, Any] = {"out": out, "of": of, "bins": bins, "level": level, "seed": seed}
     if stream or (len(files) == 1 and not targeted and _too_large(files[0])):
         report, page, notes = _streamed(files, columns, sample, ray, **asked)
-        lines = report.summary(str(files[0]) if len(files) == 1 else None).split("\n")
+        lines = [*report.summary(str(files[0]) if len(files) == 1 else None).split("\n"), *_hints(report)]
     elif len(files) > 1:
         comparison, page, notes = compare_files(files, columns, **asked)
         lines = comparison_lines(comparison)
     else:
         report, page, notes = audit_files((files[0], target, labelled_target), columns, **asked)
-        lines = report.summary(str(files[0])).split("\n")
+        lines = [*report.summary(str(given[0])).split("\n"), *_hints(report)]
     show_audit(notes, lines, page)
 
 
@@ -115,6 +119,19 @@ def show_audit(notes: Iterable[str], lines: Iterable[str], page: Path | None) ->
     for line in lines:
         say(line)
     say("for the page with its figures: add --out audit" if page is None else f"the report is {page}")
+
+
+def _hints(report: "AuditReport") -> list[str]:
+    """What the reader of a summary may not know to ask."""
+    hints = []
+    if report.rows < ROUGH:
+        hints.append(f"{report.rows:,} rows give a rough picture: with others the verdict may change")
+    if report.of == "top" and report.skill.positive is not None:
+        name = str(
+            report.skill.positive if report.class_names is None else report.class_names[report.skill.positive]
+        )
+        hints.append(f"to judge the probability of {name} itself: the same with --of {shlex.quote(name)}")
+    return hints
 
 
 def _too_large(file: Path) -> bool:

@@ -23,7 +23,14 @@ def predictions_at(path: Path) -> Path:
     """The file of predictions that a path means: a model's folder stands for the rows that it held out."""
     from calmoe.formats import HELD_OUT
 
-    return path / HELD_OUT if (path / HELD_OUT).is_file() else path
+    if (path / HELD_OUT).is_file():
+        return path / HELD_OUT
+    if (path / "model.json").is_file():
+        raise InputError(
+            f"{path}: this model has no rows that it held out; give predictions of rows that neither it nor "
+            f"a repair has seen: calmoe predict {path} ROWS --out predictions.csv"
+        )
+    return path
 
 
 if TYPE_CHECKING:

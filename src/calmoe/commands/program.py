@@ -54,6 +54,8 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except InputError as error:
             _stop(f"error: {' '.join(str(error).split())}", 2)
+        except BrokenPipeError:  # who reads our output, such as `head`, has enough: typer ends without a word
+            raise
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _stop(f"error: {where}{error.strerror or error}", 2)

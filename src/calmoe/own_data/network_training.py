@@ -104,7 +104,7 @@ def follow_network(data: Labelled, spec: TrainSpec, device: torch.device) -> Non
 
 def _title(method: Method) -> str:
     if method.gradient == "sharp":
-        return "Sharp mixture of experts" if method.head == "mixture" else "Sharp training"
+        return "Mixture of experts, sharp steps" if method.head == "mixture" else "Network, sharp steps"
     return "Mixture of experts" if method.head == "mixture" else "Network"
 
 
@@ -264,8 +264,9 @@ def _finished(
 
 def _answered(model: NetworkModel, rows: Tensor, data: Labelled, at: np.ndarray) -> Predictions:
     output = model.deployed.answer(rows[torch.from_numpy(at)])
-    part = data.source.take(at)
-    return Predictions(output=output, labels=torch.from_numpy(data.codes[at]), groups=part.groups)
+    part, names = data.source.take(at), {"classes": list(map(str, data.classes))}
+    labels = torch.from_numpy(data.codes[at])
+    return Predictions(output=output, labels=labels, groups=part.groups, metadata=names)
 
 
 def _linear(data: Labelled, rows: Tensor, seed: int) -> Row:

@@ -22,6 +22,7 @@ from calmoe.launch import launch
 from calmoe.models.card import Card, Scores
 from calmoe.models.folder import new_folder, write_model
 from calmoe.models.model import Model
+from calmoe.models.table_model import TableModel
 from calmoe.models.taught import Taught
 from calmoe.models.watching import watched
 from calmoe.own_data.describe import describe
@@ -139,8 +140,8 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
             predictions.save(place / PREDICTIONS[part])
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
-    same = _same_weights(ours.parts[HELD_OUT]) if data.source.kind == "tables" else []
-    notes = [ECE_NOTE, *same, *_expected(model.card), *few_notes(data)]
+    own = _weights(model, ours.parts[HELD_OUT]) if isinstance(model, TableModel) else _network(model, spec)
+    notes = [ECE_NOTE, *own, *_expected(model.card), *few_notes(data)]
     return Trained(model, grids, notes, len(data.parts.held_out))
 
 
@@ -153,13 +154,25 @@ def follow_training(spec: TrainSpec, device: str) -> None:
         follow_network(data, spec, pick_device(device))
 
 
-def _same_weights(held_out: Predictions) -> list[str]:
-    """A line where a table's router came out as one set of weights for all rows."""
-    routing = held_out.output.routing
-    if routing.shape[1] == 1 or float((routing - routing[0]).abs().max()) > 1e-6:
+def _weights(model: TableModel, held_out: Predictions) -> list[str]:
+    """What the experts of a mixture of models weigh, by name."""
+    names, routing = [name for name, _ in getattr(model.estimator, "experts_", [])], held_out.output.routing
+    if not names:
         return []
-    weights = listed([f"{weight:.2f}" for weight in routing[0].tolist()])
-    return [f"the router weighs the experts alike in all rows: {weights}"]
+    weights = listed([f"{name} {share:.2f}" for name, share in zip(names, routing.mean(0), strict=True)])
+    alike = float((routing - routing[0]).abs().max()) < 1e-6
+    return [f"weights of the experts, {'the same in all rows' if alike else 'on average'}: {weights}"]
+
+
+def _network(model: Model, spec: TrainSpec) -> list[str]:
+    """How long a network was trained; and what would help one for images that knows no others."""
+    lines = [f"epochs: {model.card.settings['epochs']}, where the validation log loss was lowest"]
+    if model.kind == "images" and not spec.network.weights:
+        lines.append(
+            "the network began without knowing any images; pretrained weights usually help much: --set "
+            "backbone=resnet50 --set weights=FILE"
+        )
+    return lines
 
 
 def _expected(card: Card) -> list[str]:

@@ -72,10 +72,10 @@ def tone_of(verdict: Verdict) -> tuple[str, str]:
         return "bad", "Next to useless"
     if verdict.truth == "not decided":
         return "warn", "Not decided"
-    if verdict.truth == "off" and not verdict.slight:
+    if verdict.truth == "off" and not verdict.small:
         return "bad", "Not true"
     if verdict.truth == "off":
-        return "warn", "Slightly off"
+        return "warn", "Slightly off" if verdict.slight else "Off"
     if verdict.hidden == "hidden" or verdict.groups_off or verdict.fragility == "fragile":
         return "warn", "True on average only"
     return "good", "May well be true"

@@ -26,8 +26,12 @@ def between(estimate: Estimate) -> str:
     """
     >>> between(Estimate(0.0174, 0.012, 0.023, 0.003)), between(Estimate(0.003, 0.0, 0.02, 0.003))
     ('by 1.7 points (1.2 to 2.3)', 'by 0.3 points (2.0 at most)')
+    >>> between(Estimate(0.0, 0.0, 0.021, 0.01))
+    'by 2.1 points at most'
     """
     value, low, high = (points(max(end, 0.0)) for end in estimate[:3])
+    if value == points(0.0) and estimate.low <= 0:
+        return f"by {high} at most"
     ends = f"{low.split()[0]} to {high.split()[0]}" if estimate.low > 0 else f"{high.split()[0]} at most"
     return f"by {value} ({ends})"
 
@@ -80,9 +84,17 @@ def headline(verdict: Verdict) -> str:
         verb = "is" if verdict.rows == 1 else "are"
         return f"{many(verdict.rows, 'row')} {verb} too few to tell whether the probabilities are true."
     if verdict.truth == "off":
-        size = "slightly off" if verdict.slight else "not true"
+        size = "slightly off" if verdict.slight else "off" if verdict.small else "not true"
         return f"The probabilities are {size}: {_off(verdict)}{_besides(verdict)}."
     return f"The probabilities may well be true{_but(verdict)}."
+
+
+def _reliance(verdict: Verdict) -> str:
+    """How far numbers that are off may be relied on."""
+    if not verdict.small:
+        return "Do not rely on the numbers"
+    most = max(verdict.ece.high, abs(verdict.balance.low), abs(verdict.balance.high))
+    return f"Allow for an error of up to {points(most)}"
 
 
 def _off(verdict: Verdict) -> str:
@@ -271,13 +283,12 @@ def action_line(verdict: Verdict) -> str:
     if kind == "train":
         return "Train a better model: no repair of probabilities adds knowledge."
     if kind == "collect" and verdict.truth == "off":
-        rely = "" if verdict.slight else "Do not rely on the numbers. "
         few = "rows" if verdict.rows < FEWEST_TO_LEARN else "errors"
-        return f"{rely}Label more rows and audit again: there are too few {few} for a repair."
+        return f"{_reliance(verdict)}. Label more rows and audit again: there are too few {few} for a repair."
     if kind == "collect":
         return "Label more rows like these and audit again."
     if kind == "watch" and verdict.truth == "off":
-        return "Do not rely on the numbers; no repair was shown to help. Check new data before you use them."
+        return f"{_reliance(verdict)}; no repair was shown to help. Check new data before you use them."
     if kind == "watch" and verdict.groups_off:
         names = _names(verdict.groups_off, verdict)
         return f"Do not rely on them for {names}. Check every new kind of data first."
