@@ -52,6 +52,11 @@ def save_model(folder, kind="distilbert", dropout=0.1, positions=128):
         config = transformers.DistilBertConfig(
             **size, dim=16, n_layers=1, n_heads=2, hidden_dim=32, dropout=dropout, attention_dropout=dropout
         )
+    elif kind == "mobilebert":
+        config = transformers.MobileBertConfig(
+            **size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+            embedding_size=8, true_hidden_size=8, intra_bottleneck_size=8, num_feedforward_networks=1,
+        )  # fmt: skip
     else:
         config = transformers.BertConfig(
             **size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -251,3 +252,11 @@ def test_a_reader_that_has_enough_ends_the_command_without_a_word(options, tmp_p
     ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_pipe_of_our_own_that_breaks_is_told(monkeypatch):
+    def broken(*_, **__):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("calmoe.experiments.runner.run", broken)
+    assert refused("run", "digits") == "error: Broken pipe\n"

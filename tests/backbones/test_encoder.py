@@ -43,31 +43,60 @@ def test_more_padding_changes_nothing(folder, ids, pooling):
     torch.testing.assert_close(encoder(ids), encoder(ids[:, :20]), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_texts_read_by_length_are_those_read_together(folder, monkeypatch, pooling, side):
-    """Features and gradients, in float64; wherever the padding is, and where a text is empty."""
-    encoder, source = Encoder(folder, pooling).eval().double(), torch.Generator().manual_seed(0)
-    ends = torch.randint(0, 31, (45, 1), generator=source)
-    ends[7] = 0
-    mask = torch.arange(30) < ends if side == "right" else torch.arange(30) >= 30 - ends
-    ids, weights = torch.randint(len(WORDS), (45, 30), generator=source), torch.randn(45, 1, generator=source)
+def read_apart_and_together(encoder, ids, mask, monkeypatch):
+    """Features and gradients of both ways, and how many tokens the first reads."""
+    weights, tokens = torch.randn(len(ids), 1, generator=torch.Generator().manual_seed(1)), []
 
     def answers():
         features = encoder(ids, mask)
-        value = (features * weights).sum()
-        return features, *torch.autograd.grad(value, [*encoder.parameters()])
+        return features, *torch.autograd.grad((features * weights).sum(), [*encoder.parameters()])
 
-    tokens = []
-    encoder.model.register_forward_hook(
+    hook = encoder.model.register_forward_hook(
         lambda _, __, given, ___: tokens.append(given["input_ids"].numel()), with_kwargs=True
     )
     apart = answers()
-    assert len(tokens) > 1
-    assert (sum(tokens) < 0.75 * ids.numel()) == (side == "right")
-    monkeypatch.setattr("calmoe.backbones.encoder._splits", lambda ids: False)
-    for one, other in zip(apart, answers(), strict=True):
+    hook.remove()
+    monkeypatch.setattr("calmoe.backbones.encoder._may_split", lambda ids: False)
+    return zip(apart, answers(), strict=True), tokens
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("kind", ["distilbert", "bert", "mobilebert"])
+def test_texts_read_by_length_are_those_read_together(tmp_path, monkeypatch, kind, side):
+    """In float64; wherever the padding is, where a text is empty, where a model looks at the next token."""
+    encoder = Encoder(str(save_encoder(tmp_path, kind=kind)), "mean").eval().double()
+    source = torch.Generator().manual_seed(0)
+    with torch.no_grad():  # a trained model's vector of the padding need not be zero
+        encoder.model.get_input_embeddings().weight[0].normal_(generator=source)
+    ends = torch.randint(0, 26, (45, 1), generator=source)
+    ends[7] = 0
+    mask = torch.arange(30) < ends if side == "right" else torch.arange(30) >= 30 - ends
+    ids = torch.randint(len(WORDS), (45, 30), generator=source) * mask
+    pairs, tokens = read_apart_and_together(encoder, ids, mask, monkeypatch)
+    assert (len(tokens) > 1) == (side == "right")
+    assert sum(tokens) < 0.7 * ids.numel() or side == "left"
+    for one, other in pairs:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_texts_of_one_length_are_read_together_and_cut_to_it(folder, monkeypatch):
+    encoder, ids = Encoder(folder).eval().double(), torch.full((40, 30), PADDING)
+    ids[:, :12] = torch.randint(len(WORDS), (40, 12), generator=torch.Generator().manual_seed(0))
+    pairs, tokens = read_apart_and_together(encoder, ids, None, monkeypatch)
+    assert tokens == [40 * 13]
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*:torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
+def test_a_trace_is_of_any_texts(folder):
+    """What reading by length found in the first texts must not become part of the graph."""
+    source, encoder = torch.Generator().manual_seed(0), Encoder(folder).eval()
+    first, second = (torch.randint(len(WORDS), (40, 30), generator=source) for _ in range(2))
+    first[:20, 3:] = PADDING  # and the second texts are all long
+    with torch.no_grad():
+        traced = torch.jit.trace(encoder, first, check_trace=False)
+        torch.testing.assert_close(traced(second), encoder(second), rtol=1e-4, atol=1e-5)
 
 
 def test_the_mean_of_nothing_is_zero():

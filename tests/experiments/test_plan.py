@@ -116,6 +116,8 @@ def test_keys_of_older_runs_stay_what_they_were():
     assert key("robust_filtered", **gpu) == "3ff6d481b639208ccb6b2981c6e789e6"
     texts = {"dataset": "hatexplain", "device": "cuda"}
     assert key("robust_filtered", **texts) == "6053573aeeb346119968bc0d78811526"
+    on_cpu = texts | {"device": "cpu"}  # since texts are read by length there
+    assert key("robust_filtered", **on_cpu) == "82fd49d6e17b677cfb24e512f3558607"
 
 
 def test_keys_know_the_content_of_pretrained_weights_and_not_their_path():

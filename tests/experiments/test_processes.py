@@ -176,3 +176,11 @@ def test_workers_on_gpus_share_the_cores_to_compile(monkeypatch):
     assert processes._on_gpu("0", 32)["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")
     assert processes._on_gpu("0", 5)["TORCHINDUCTOR_COMPILE_THREADS"] == "7"
+
+
+def test_a_nursery_that_is_gone_is_one_line(work, tmp_path, quiet):
+    nursery = Nursery()
+    os.kill(nursery.process.pid, signal.SIGKILL)
+    nursery.process.wait()
+    with pytest.raises(InputError, match="the process that starts workers ended"):
+        run(work, tmp_path / "run", engine=Processes(2, nursery), console=quiet)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import calmoe
 from calmoe.formats.writing import TAUGHT
@@ -95,15 +96,14 @@ def test_the_card_has_what_is_needed_to_judge_the_model(tmp_path, unrendered):
 
 
 def numbers(audit):
-    """What an audit wrote, without where its predictions lie."""
+    """What an audit wrote, and what it calls the file."""
     document = json.loads((Path(audit) / "audit.json").read_text())
-    del document["origin"]
-    return json.loads(json.dumps(document).replace("other.safetensors", "credit-model/held_out.safetensors"))
+    return document.pop("origin")["file"], document
 
 
-def test_a_models_folder_stands_for_the_rows_that_it_held_out(tmp_path, unrendered):
+def test_a_models_folder_stands_for_the_rows_that_it_held_out(tmp_path, unrendered, monkeypatch):
     path = write_credit(tmp_path / "credit.csv")
-    for folder, seed in (("credit-model", "0"), ("again", "1")):
+    for folder, seed in (("credit-0.1", "0"), ("credit-0.2", "1")):
         done(
             "train",
             path,
@@ -117,18 +117,25 @@ def test_a_models_folder_stands_for_the_rows_that_it_held_out(tmp_path, unrender
             folder,
             *NETWORK,
         )
-    shutil.copy("credit-model/held_out.safetensors", "other.safetensors")
-    done("audit", "credit-model", "--out", "one")
+    shutil.copy("credit-0.1/held_out.safetensors", "other.safetensors")
+    done("audit", "credit-0.1", "--out", "one")
     done("audit", "other.safetensors", "--out", "two")
-    assert numbers("one") == numbers("two")
-    told = done("audit", "credit-model", "again")
-    assert {line.split(":")[0] for line in told.splitlines()} >= {"credit-model", "again"}
-    for file in ("credit-model", "other.safetensors"):
+    (name, one), (other, two) = numbers("one"), numbers("two")
+    assert (name, other) == ("credit-0.1", "other.safetensors")
+    assert one == two
+    monkeypatch.chdir("credit-0.1")
+    done("audit", "held_out.safetensors", "--out", "../three")
+    monkeypatch.chdir("..")
+    assert numbers("three")[0] == "credit-0.1"
+    told = done("audit", "credit-0.1", "credit-0.2")
+    assert {line.split(":")[0] for line in told.splitlines()} >= {"credit-0.1", "credit-0.2"}
+    for file in ("credit-0.1", "other.safetensors"):
         done("repair", file, "--kind", "temperature", "--out", f"{file}.json")
-    mine, theirs = (json.loads(Path(f"{n}.json").read_text()) for n in ("credit-model", "other.safetensors"))
+    mine, theirs = (json.loads(Path(f"{n}.json").read_text()) for n in ("credit-0.1", "other.safetensors"))
     assert mine["temperature"] == theirs["temperature"]
-    (tmp_path / "again" / "held_out.safetensors").unlink()
-    assert "again: this model has no rows that it held out" in refused("audit", "again")
+    assert " rows of credit-0.1 (" in mine["note"]
+    (tmp_path / "credit-0.2" / "held_out.safetensors").unlink()
+    assert "credit-0.2: this model has no rows that it held out" in refused("audit", "credit-0.2")
 
 
 def test_a_rare_class_is_judged_by_its_precision(tmp_path, unrendered):
@@ -363,3 +370,16 @@ def test_predictions_replace_no_file(tmp_path):
     assert "is there already" in refused("predict", "model", "new.csv", "--out", "new.csv")
     assert new.read_bytes() == before
     done("predict", "model", "new.csv", "--out", "out.csv")
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(300, 60), (600, 120), (660, 202), (1500, 300)])
+def test_enough_rows_are_held_out_for_an_audit_where_that_leaves_most(tmp_path, unrendered, rows, kept):
+    path = write_credit(tmp_path / "credit.csv", rows=rows)
+    told = done("train", path, "--label", "default", *NETWORK)
+    assert len(Predictions.load("credit-model/held_out.safetensors")) == pytest.approx(kept, abs=2)
+    assert ("calmoe audit credit-model" in told) == (kept >= 200)
+    assert ("--held-out 0.5 takes more" in told) == (kept < 200)
+    share = str(calmoe.load("credit-model").card.settings["held_out"])
+    done("train", path, "--label", "default", "--held-out", share, "--out", "again", *NETWORK)
+    one, two = (Predictions.load(f"{m}/held_out.safetensors") for m in ("credit-model", "again"))
+    assert torch.equal(one.output.log_probs, two.output.log_probs)

@@ -145,7 +145,7 @@ def _choose(
 
 def faults(verdict: Verdict) -> int:
     """How many of these hold: off by more than a little, hidden errors, fragile, wrong for a group."""
-    off = verdict.truth == "off" and not verdict.slight
+    off = verdict.truth == "off" and not verdict.small
     alone = bool(verdict.groups_worse or (verdict.groups_off and verdict.truth != "off"))
     return sum((off, verdict.hidden == "hidden", verdict.fragility == "fragile", alone))
 
@@ -195,16 +195,13 @@ def _difference(given: Predictions, other: Predictions, report: AuditReport, lev
     )
 
 
-def names_of(paths: Sequence[str]) -> list[str]:
-    """A name for each file, no two alike: its stem, or its stem and a number.
+def told_apart(names: Sequence[str]) -> list[str]:
+    """The names, no two alike: a number behind those that stand there already.
 
-    >>> names_of(["a/test.npz", "b/test.npz", "c/other.csv"])
+    >>> told_apart(["test", "test", "other"])
     ['test', 'test-2', 'other']
     """
-    names: list[str] = []
-    for path in paths:
-        stem = path.rpartition("/")[2].partition(".")[0] or "model"
-        names.append(
-            next(name for name in chain([stem], (f"{stem}-{i}" for i in count(2))) if name not in names)
-        )
-    return names
+    apart: list[str] = []
+    for name in names:
+        apart.append(next(n for n in chain([name], (f"{name}-{i}" for i in count(2))) if n not in apart))
+    return apart

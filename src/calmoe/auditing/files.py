@@ -14,7 +14,7 @@ from rich.progress import Progress, TaskID, TaskProgressColumn, TimeElapsedColum
 
 from calmoe import __version__
 from calmoe.auditing.audit_report import TAUGHT_ROWS, AuditReport, audit
-from calmoe.auditing.comparison import ModelComparison, compare, names_of
+from calmoe.auditing.comparison import ModelComparison, compare, told_apart
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.comparison_page import comparison_page
@@ -23,7 +23,7 @@ from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
 from calmoe.files import json_bytes, legible
-from calmoe.formats import HELD_OUT, NOTE, Columns
+from calmoe.formats import NOTE, Columns, name_of
 from calmoe.new_rows import check_new, left_out_note, marked_alike, new_rows
 from calmoe.ownership import PAGE, owned, put
 from calmoe.predictions import Predictions
@@ -89,7 +89,7 @@ def compare_files(
     """
     if out is not None:
         owned(out, AUDIT)
-    names = names_of([_name(path) for path in paths])
+    names = told_apart([name_of(path).removesuffix(path.suffix) or "model" for path in paths])
     read: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
         read[name] = read_with(path, columns)
@@ -119,11 +119,6 @@ def compare_files(
         for note in [*_read_as(read[name]), *_left_out(reports[name][1]), *_flattered(read[name])]
     ]
     return comparison, None if out is None else out / PAGE, notes
-
-
-def _name(path: Path) -> str:
-    """Of a file; what a model held out goes by the model's name."""
-    return legible((path.parent if path.name == HELD_OUT else path).name)
 
 
 def _read_as(predictions: Predictions) -> list[str]:
@@ -183,7 +178,7 @@ def origin(files: Mapping[str, Path | None]) -> dict[str, str]:
         if path is not None:
             with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            facts |= {role: _name(path), f"SHA-256 of the {role}": digest[:16]}
+            facts |= {role: name_of(path), f"SHA-256 of the {role}": digest[:16]}
     command = legible(shlex.join(["calmoe", *sys.argv[1:]]))
     now = datetime.now(UTC).isoformat(timespec="minutes")
     return {**facts, "command": command, "calmoe": __version__, "date": now}

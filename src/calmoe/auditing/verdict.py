@@ -31,6 +31,7 @@ Kind = Literal["order", "repair", "collect", "train", "watch", "use"]
 SLIGHT = 0.03  # an ECE that is surely below it is small, even where it is surely not zero
 ORIGINS: dict[str, Origin] = {"mixture's own vector": "prediction", "routing": "routing", "both": "both"}
 FILE = "FILE"  # stands in commands for the audited file
+LABELLED = "LABELLED_PREDICTIONS"  # and this for what the model says of the target's rows that have labels
 
 
 class GroupOff(NamedTuple):
@@ -265,7 +266,7 @@ def _action(
     wary = truth == "off" or off or hidden == "hidden" or steadiness == "fragile"
     kind: Kind = "watch" if wary else "use"
     if report.target is not None:
-        return Action(kind, f"calmoe audit LABELLED_ROWS_FROM_THERE{judged}")
+        return Action(kind, f"calmoe audit {LABELLED}{judged}")
     return Action(kind, f"calmoe audit {FILE}{judged} --target NEW_PREDICTIONS")
 
 

@@ -20,6 +20,7 @@ from calmoe.validation import check_finite
 
 POOLINGS = ("cls", "mean")
 LEAST_PART, PARTS = 8, 16  # of a batch on a CPU: rows of similar length, and how many such parts at most
+WORTHWHILE = 0.8  # of the tokens of the whole batch: a batch is split where fewer are left
 
 
 class Encoder(Backbone):
@@ -51,7 +52,7 @@ class Encoder(Backbone):
             return self.forward(input_ids.new_zeros(1, *input_ids.shape[1:]))[:0]
         text = input_ids != PADDING if attention_mask is None else attention_mask.bool()
         ids = input_ids.clamp(min=0).long()
-        if not _splits(ids):
+        if not _may_split(ids):
             return self._features(ids, text, token_type_ids)
         parts = by_length(text)
         features = [self._features(*_rows(rows, end, ids, text, token_type_ids)) for rows, end in parts]
@@ -65,27 +66,38 @@ class Encoder(Backbone):
         return hidden[:, 0] if self.pooling == "cls" else masked_mean(hidden, text)
 
 
-def _splits(ids: Tensor) -> bool:
-    """Whether short texts are read apart from long ones, without their padding.
+def _may_split(ids: Tensor) -> bool:
+    """Whether short texts may be read apart from long ones, without their padding.
 
-    Not on a GPU, where a step is captured as it is, nor while a graph is exported; and ranks that share one
-    model must run it equally often.
+    Not on a GPU, where a step is captured as it is, nor where a graph is traced or exported; and ranks that
+    share one model must run it equally often.
     """
-    if torch.compiler.is_compiling() or torch.distributed.is_initialized() or ids.device.type != "cpu":
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.distributed.is_initialized():
         return False
-    return len(ids) > LEAST_PART
+    return type(ids) is Tensor and ids.device.type == "cpu" and len(ids) > 0
 
 
 def by_length(text: Tensor) -> list[tuple[Tensor, int]]:
-    """Rows of similar length, and how many tokens the longest of them has.
+    """Rows of similar length, and how many of their columns hold their texts and one column of padding.
 
-    >>> long_and_short = torch.tensor([[True, True], [True, False]]).repeat(8, 1)
-    >>> [(len(rows), tokens) for rows, tokens in by_length(long_and_short)]
-    [(8, 1), (8, 2)]
+    Some models look at the token that follows, hence that column. Rows stay together where it saves little to
+    part them.
+
+    >>> long_and_short = torch.tensor([[True] * 9, [True] + [False] * 8]).repeat(8, 1)
+    >>> [(len(rows), columns) for rows, columns in by_length(long_and_short)]
+    [(8, 2), (8, 9)]
+    >>> [(len(rows), columns) for rows, columns in by_length(torch.ones(16, 9, dtype=torch.bool))]
+    [(16, 9)]
     """
-    ends = (text * torch.arange(1, text.shape[1] + 1)).amax(1).clamp(min=1)
+    columns = text.shape[1]
+    ends = (text * torch.arange(1, columns + 1, device=text.device)).amax(1)
+    ends = (ends + 1).clamp(max=columns)
     parts = ends.argsort(stable=True).split(max(LEAST_PART, len(text) // PARTS))
-    return [(rows, int(ends[rows].max())) for rows in parts]
+    apart = [(rows, int(ends[rows].max())) for rows in parts]
+    longest = apart[-1][1]
+    if sum(len(rows) * end for rows, end in apart) > WORTHWHILE * len(text) * longest:
+        return [(torch.arange(len(text), device=text.device), longest)]
+    return apart
 
 
 def _rows(rows: Tensor, end: int, *columns: Tensor | None) -> list[Any]:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from calmoe.auditing.streaming.files import Outcome
     from calmoe.formats import Columns
 
-ROUGH = 500  # rows; fewer decide little
-
 
 @app.command("audit")
 @reads_columns()
@@ -102,36 +100,35 @@ def audit_command(
     asked: dict[str, Any] = {"out": out, "of": of, "bins": bins, "level": level, "seed": seed}
     if stream or (len(files) == 1 and not targeted and _too_large(files[0])):
         report, page, notes = _streamed(files, columns, sample, ray, **asked)
-        lines = [*report.summary(str(files[0]) if len(files) == 1 else None).split("\n"), *_hints(report)]
+        lines = report.summary(str(files[0]) if len(files) == 1 else None).split("\n")
+        more = on_one_class(report)
     elif len(files) > 1:
         comparison, page, notes = compare_files(files, columns, **asked)
-        lines = comparison_lines(comparison)
+        lines, more = comparison_lines(comparison), ""
     else:
         report, page, notes = audit_files((files[0], target, labelled_target), columns, **asked)
-        lines = [*report.summary(str(given[0])).split("\n"), *_hints(report)]
-    show_audit(notes, lines, page)
+        lines = report.summary(str(given[0])).split("\n")
+        more = on_one_class(report)
+    show_audit(notes, lines, page, more)
 
 
-def show_audit(notes: Iterable[str], lines: Iterable[str], page: Path | None) -> None:
-    """What the file was read as, the summary, and where the page is."""
+def show_audit(notes: Iterable[str], lines: Iterable[str], page: Path | None, more: str = "") -> None:
+    """What the file was read as, the summary, where the page is, and what more the command can tell."""
     for note in notes:
         say(f"note: {note}")
     for line in lines:
         say(line)
-    say("for the page with its figures: add --out audit" if page is None else f"the report is {page}")
+    place = "for the page with its figures: add --out audit" if page is None else f"the report is {page}"
+    say(place + more)
 
 
-def _hints(report: "AuditReport") -> list[str]:
-    """What the reader of a summary may not know to ask."""
-    hints = []
-    if report.rows < ROUGH:
-        hints.append(f"{report.rows:,} rows give a rough picture: with others the verdict may change")
-    if report.of == "top" and report.skill.positive is not None:
-        name = str(
-            report.skill.positive if report.class_names is None else report.class_names[report.skill.positive]
-        )
-        hints.append(f"to judge the probability of {name} itself: the same with --of {shlex.quote(name)}")
-    return hints
+def on_one_class(report: "AuditReport") -> str:
+    """That of two classes one can be judged by itself; nothing where it is, or where there are more."""
+    positive = report.skill.positive
+    if report.of != "top" or positive is None:
+        return ""
+    name = str(positive if report.class_names is None else report.class_names[positive])
+    return f"; to judge the probability of {name} itself: --of {shlex.quote(name)}"
 
 
 def _too_large(file: Path) -> bool:

@@ -1,5 +1,6 @@
 """The program `calmoe`: the order of its commands, mistakes as one line, exit codes, `--version`."""
 
+import select
 import sys
 from typing import Annotated, Any
 
@@ -54,14 +55,21 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except InputError as error:
             _stop(f"error: {' '.join(str(error).split())}", 2)
-        except BrokenPipeError:  # who reads our output, such as `head`, has enough: typer ends without a word
-            raise
         except OSError as error:
+            if isinstance(error, BrokenPipeError) and _nobody_reads():
+                raise  # typer ends without a word: `head` has enough
             where = f"{error.filename}: " if error.filename else ""
             _stop(f"error: {where}{error.strerror or error}", 2)
         except KeyboardInterrupt:
             say_once(AFTER_STOPPING.get(ctx.invoked_subcommand, "stopped"))
             raise typer.Exit(130) from None
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output is a pipe whose reader is gone."""
+    watch = select.poll()
+    watch.register(1, 0)
+    return any(event & select.POLLERR for _, event in watch.poll(0))
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)

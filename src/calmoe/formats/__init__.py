@@ -25,15 +25,35 @@ from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError
+from calmoe.files import legible
 from calmoe.formats.budget import Budget
 from calmoe.formats.columns import NOTE, Columns, asked
 from calmoe.formats.naming import LABELS, Table, is_numeric
 from calmoe.formats.safetensors import FORMAT
 
-__all__ = ["FORMAT", "HELD_OUT", "NOTE", "Columns", "Table", "asked", "read_table", "table_in_memory"]
+__all__ = [
+    "FORMAT",
+    "HELD_OUT",
+    "NOTE",
+    "Columns",
+    "Table",
+    "asked",
+    "name_of",
+    "read_table",
+    "table_in_memory",
+]
 
 KINDS = (".safetensors", ".npz", ".csv", ".parquet")
 HELD_OUT = "held_out.safetensors"  # in a model's folder: its predictions of rows that it has not seen
+
+
+def name_of(path: Path) -> str:
+    """What a file of predictions is called on pages; what a model held out goes by the model's name.
+
+    >>> name_of(Path("runs/test.csv")), name_of(Path("credit-0.1/held_out.safetensors"))
+    ('test.csv', 'credit-0.1')
+    """
+    return legible(path.absolute().parent.name if path.name == HELD_OUT else path.name)
 
 
 def read_table(path: Path, limit: int | None = None, columns: Columns | None = None) -> Table:

@@ -22,12 +22,13 @@ VALIDATION = 0.15  # of the rows that are not held out
 
 
 class Parts(NamedTuple):
-    """Rows by number. `fit` is train and validation together."""
+    """Rows by number. `fit` is train and validation together; `share` that of the rows held out."""
 
     train: np.ndarray
     validation: np.ndarray
     held_out: np.ndarray
     shift: np.ndarray
+    share: float
 
     @property
     def fit(self) -> np.ndarray:
@@ -92,7 +93,7 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
     if rare := [str(classes[i]) for i in np.flatnonzero(counts < 10)]:
         listed = ", ".join(rare[:5]) + (", …" if len(rare) > 5 else "")
         notes.append(f"fewer than 10 rows of {listed}: their probabilities will be rough")
-    parts = Parts(usual[fit[train]], usual[fit[validation]], usual[held_out], np.flatnonzero(shift))
+    parts = Parts(usual[fit[train]], usual[fit[validation]], usual[held_out], np.flatnonzero(shift), share)
     return Labelled(source, classes, codes, parts, notes)
 
 

@@ -13,12 +13,15 @@ from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics import accuracy, brier_score
 from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
 from calmoe.predictions import Predictions
-from calmoe.render.grid import Grid, Heading, count, label, number
+from calmoe.render.grid import Entry, Grid, Heading, count, label, number
 from calmoe.render.wording import listed, many, shortened
 
 COLUMNS = {"accuracy": "accuracy", "log_loss": "log loss", "ece": "ECE", "brier": "Brier"}
 PRECISION = {"average_precision": "avg. precision"}  # where one of two classes is rare
-ECE_NOTE = f"ECE as calmoe audit has it: {BINS} bins of equal width, freed from its upward bias"
+ECE_NOTE = (
+    f"ECE as calmoe audit has it: {BINS} bins of equal width, freed from its upward bias; ≤ where so few "
+    "rows show no error, which may still be that large"
+)
 FEWEST_OF_GROUP = 30
 MOST_GROUPS = 30
 
@@ -71,16 +74,21 @@ def _grid(rows: list[Row], part: str, rare: int | None) -> Grid:
     columns = COLUMNS | (PRECISION if rare is not None else {})
     lines = []
     for name, each in table.items():
-        cells = [
-            number(each.get(key, math.nan))._replace(bold=key == "log_loss" and each[key] == best)
-            for key in columns
-        ]
+        cells = [_cell(each, key)._replace(bold=key == "log_loss" and each[key] == best) for key in columns]
         lines.append((label(f"{name} (this model)" if name == ours else name, name), *cells))
     headings = (Heading("model", ("model",)), *(Heading(title, (key,)) for key, title in columns.items()))
     what = {HELD_OUT: "Held out", SHIFT: "The shift"}[part]
     return Grid(
         f"{what}: {len(rows[0].parts[part]):,} rows that no model has seen", headings, (tuple(lines),)
     )
+
+
+def _cell(values: dict[str, float], key: str) -> Entry:
+    """A score; an ECE of nothing is not shown as perfect, but by what it may be at most."""
+    entry = number(values.get(key, math.nan))
+    if key == "ece" and entry.text == number(0.0).text:
+        return entry._replace(text=f"≤ {number(values['ece_high']).text}")
+    return entry
 
 
 def group_grid(predictions: Predictions) -> Grid | None:
@@ -91,7 +99,7 @@ def group_grid(predictions: Predictions) -> Grid | None:
         largest = np.argsort(-counts, kind="stable")[:MOST_GROUPS]
         for value in values[largest[counts[largest] >= FEWEST_OF_GROUP]]:
             result = scores(predictions.take(column.astype(str) == value))
-            cells = (number(result[key]) for key in COLUMNS)
+            cells = (_cell(result, key) for key in COLUMNS)
             lines.append((label(f"{name} {value}", f"{name}={value}"), count(int(result["rows"])), *cells))
     if not lines:
         return None

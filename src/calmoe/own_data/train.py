@@ -203,14 +203,12 @@ def make_card(
     def judged(row: Row) -> Scores:
         return {part: scores(predictions, data.rare) for part, predictions in row.parts.items()}
 
-    settings: dict[str, Any] = {"expect_shift": spec.expect_shift}
-    if spec.held_out is not None:
-        settings["held_out"] = spec.held_out
+    settings: dict[str, Any] = {"held_out": data.parts.share, "expect_shift": spec.expect_shift}
     if data.source.kind != "tables" or spec.model == "network":
         network = {name: value for name, value in asdict(spec.network).items() if value not in (None, "")}
         settings |= network
     settings |= model.card.settings
-    split = json.dumps([list(spec.shift), spec.domain, spec.held_out, spec.seed])
+    split = json.dumps([list(spec.shift), spec.domain, data.parts.share, spec.seed])
     return Card(
         dataset=data.source.name,
         method=ours.name,

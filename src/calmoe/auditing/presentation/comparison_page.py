@@ -51,7 +51,7 @@ def deploy(comparison: ModelComparison) -> str:
         f", though {_names(better)} {'is' if len(better) == 1 else 'are'} right more often" if better else ""
     )
     lead = f"Deploy {chosen.name}"
-    if truth.truth == "off" and not truth.slight:
+    if truth.truth == "off" and not truth.small:
         advice = "repair it before you deploy it" if truth.mended else "do not rely on its probabilities"
         lead = f"The best of them is {chosen.name}, but {advice}"
     return f"{lead}: {why}; {state}{though}."

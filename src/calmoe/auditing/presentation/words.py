@@ -8,7 +8,7 @@ import shlex
 
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
-from calmoe.auditing.verdict import FILE, GroupOff, Verdict
+from calmoe.auditing.verdict import FILE, LABELLED, GroupOff, Verdict
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
@@ -91,10 +91,12 @@ def headline(verdict: Verdict) -> str:
 
 def _reliance(verdict: Verdict) -> str:
     """How far numbers that are off may be relied on."""
-    if not verdict.small:
+    if verdict.groups_worse:
+        return f"Do not rely on the numbers, least of all for {_names(verdict.groups_worse, verdict)}"
+    if not verdict.small or verdict.hidden == "hidden" or verdict.fragility == "fragile":
         return "Do not rely on the numbers"
     most = max(verdict.ece.high, abs(verdict.balance.low), abs(verdict.balance.high))
-    return f"Allow for an error of up to {points(most)}"
+    return f"On average they are off by up to {points(most)}: use them only where that does not matter"
 
 
 def _off(verdict: Verdict) -> str:
@@ -287,6 +289,11 @@ def action_line(verdict: Verdict) -> str:
         return f"{_reliance(verdict)}. Label more rows and audit again: there are too few {few} for a repair."
     if kind == "collect":
         return "Label more rows like these and audit again."
+    if verdict.elsewhere is not None and verdict.elsewhere.state != "predicted":
+        return (
+            "For the new data, label some of its rows and audit what the model says of them: what holds here "
+            "need not hold there."
+        )
     if kind == "watch" and verdict.truth == "off":
         return f"{_reliance(verdict)}; no repair was shown to help. Check new data before you use them."
     if kind == "watch" and verdict.groups_off:
@@ -320,12 +327,13 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
             "Use it on new predictions, or on a model's folder, and audit rows that it has not seen:",
             "calmoe apply calibrator.json NEW_PREDICTIONS --out repaired.csv",
         )
-    if "NEW_PREDICTIONS" in verdict.action.command:
-        return (
-            "What are NEW_PREDICTIONS?",
-            "What the same model says about new data, labels not needed:",
-            "calmoe predict MODEL NEW_DATA --out NEW_PREDICTIONS",
-        )
+    for name, rows in (
+        ("NEW_PREDICTIONS", "new data, labels not needed"),
+        (LABELLED, "labelled rows from there"),
+    ):
+        if name in verdict.action.command:
+            predict = f"calmoe predict MODEL DATA --out {name}"
+            return f"What are {name}?", f"What the same model says about {rows}:", predict
     return None
 
 

@@ -18,7 +18,7 @@ from calmoe.calibration import Calibrator
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY, with_flattered_marked
 from calmoe.errors import InputError, about
 from calmoe.files import legible
-from calmoe.formats import NOTE, Columns
+from calmoe.formats import NOTE, Columns, name_of
 from calmoe.new_rows import left_out_note, new_rows
 from calmoe.reading import read_with
 
@@ -61,7 +61,7 @@ def repair_file(
         if kind in found.left_out:
             raise InputError(f"--kind {kind} is not possible: {found.left_out[kind]}")
     name = found.recommended or NOTHING if kind == AUTO else kind
-    note = f"fitted on {found.learned:,} rows of {legible(path.name)} (SHA-256 {_digest(path)})"
+    note = f"fitted on {found.learned:,} rows of {name_of(path)} (SHA-256 {_digest(path)})"
     calibrator = replace(found.fits[name], classes=predictions.class_names, note=note)
     calibrator.save(out)
     said = sentences(found) if kind == AUTO else found.effect(kind)

@@ -8,6 +8,8 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from calmoe.errors import InputError
 
@@ -42,13 +44,14 @@ class Nursery:
     def begin(self, work: str, lock: int) -> None:
         """Say what workers are to do; they hold the open file `lock`, the folder's, while they live."""
         data = work.encode()
-        socket.send_fds(self.control, [len(data).to_bytes(8, "big")], [lock])
-        self.control.sendall(data)
+        with _alive():
+            socket.send_fds(self.control, [len(data).to_bytes(8, "big")], [lock])
+            self.control.sendall(data)
 
     def fork(self) -> socket.socket:
         """A new worker: the socket to talk to it, which ends when it does."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, _alive():
             socket.send_fds(self.control, [b"\0"], [theirs.fileno()])
         return ours
 
@@ -57,3 +60,12 @@ class Nursery:
         self.control.close()
         self.process.terminate()
         self.process.wait()
+
+
+@contextmanager
+def _alive() -> Iterator[None]:
+    """One line where the nursery ended, as if killed, before it was told what to do."""
+    try:
+        yield
+    except OSError:
+        raise InputError("the process that starts workers ended (was memory short?): try again") from None
