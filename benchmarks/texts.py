@@ -1,7 +1,7 @@
 """What it saves on a CPU to read texts by length: `python -m benchmarks.texts` (needs the text extra).
 
 An encoder of MiniLM's size with random weights, on a batch of 32 texts in rows of 128 tokens. "Varied" texts
-have lengths as short messages do, 25 on average with a long tail; "equal" ones have 40 tokens each. The rival is
+have lengths as short messages do, 25 on average with a long tail; "equal" ones have 40 tokens. The rival is
 the same encoder that reads whole rows; both take turns.
 """
 
