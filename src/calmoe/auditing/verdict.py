@@ -161,7 +161,7 @@ class Verdict:
     @property
     def small(self) -> bool:
         """Whether they are off by less than 3 points as estimated, if not surely."""
-        return max(self.ece.value, abs(self.balance.value)) < SLIGHT
+        return max(self.ece.value, self.ece.low, abs(self.balance.value)) < SLIGHT
 
 
 def make_verdict(report: "AuditReport") -> Verdict:

@@ -113,13 +113,13 @@ def audit_command(
 
 
 def show_audit(notes: Iterable[str], lines: Iterable[str], page: Path | None, more: str = "") -> None:
-    """What the file was read as, the summary, where the page is, and what more the command can tell."""
+    """What the file was read as, the summary, what more the command can tell, and where the page is."""
     for note in notes:
         say(f"note: {note}")
     for line in lines:
         say(line)
     place = "for the page with its figures: add --out audit" if page is None else f"the report is {page}"
-    say(place + more)
+    say(more + place)
 
 
 def on_one_class(report: "AuditReport") -> str:
@@ -128,7 +128,7 @@ def on_one_class(report: "AuditReport") -> str:
     if report.of != "top" or positive is None:
         return ""
     name = str(positive if report.class_names is None else report.class_names[positive])
-    return f"; to judge the probability of {name} itself: --of {shlex.quote(name)}"
+    return f"to judge the probability of {name} itself: --of {shlex.quote(name)}; "
 
 
 def _too_large(file: Path) -> bool:
