@@ -1,4 +1,4 @@
-"""What the study lacks is trained once, a target and seed at a time, and stops in time."""
+"""What the study lacks is trained once, a target, seed and warm-up at a time, and stops in time."""
 
 import json
 
@@ -30,9 +30,13 @@ def test_what_rows_hold_is_not_lacking(tmp_path):
     assert sum(len(piece.methods) for piece in lacking(grid, tmp_path / "none.jsonl", EVERY)) == 2 * 2 * 3
     rows = write(tmp_path / "rows.jsonl", ("a", 0, "vanilla"), ("b", 1, "single"), ("b", 1, "sharp"))
     names = [(piece.name, piece.methods) for piece in lacking(grid, rows, EVERY)]
-    assert names[0] == ("a-0", ("sharp", "single"))
-    assert names[-1] == ("b-1", ("vanilla",))
-    assert len(names) == 4
+    assert names[:2] == [("a-0-sharp", ("sharp",)), ("a-0-single", ("single",))]
+    assert names[-1] == ("b-1-vanilla", ("vanilla",))
+    assert len(names) == 9
+    robust = [*EVERY, "robust_brier", "sharp_brier"]
+    names = [(piece.name, piece.methods) for piece in lacking(grid, rows, robust)]
+    assert ("a-0-sharp", ("sharp", "sharp_brier")) in names  # one warm-up, one folder
+    assert ("a-0-vanilla", ("robust_brier",)) in names  # whose folder keeps its name as rows come in
 
 
 def test_digits_lack_one_method_and_it_is_trained(tmp_path, capsys):
@@ -47,7 +51,7 @@ def test_digits_lack_one_method_and_it_is_trained(tmp_path, capsys):
     }
     kept = Predictions.load(tmp_path / "work/predictions/42-sharp-test.npz")
     assert kept.num_experts == 4
-    assert capsys.readouterr().out.count("rc 0") == 1
+    assert capsys.readouterr().out.count("rc 0") == 2
 
 
 def test_no_time_no_training_and_bad_input_is_refused(tmp_path):
