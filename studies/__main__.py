@@ -14,6 +14,7 @@ from studies.audits import audits
 from studies.beside_paper import beside_paper
 from studies.cells import cells
 from studies.cheaper import cheaper
+from studies.choose import choose
 from studies.claims import claims
 from studies.failures import failures
 from studies.figures import figures
@@ -37,6 +38,7 @@ for study in (
     cells,
     truer,
     train_truer,
+    choose,
     cheaper,
     again,
     reruns,

@@ -44,7 +44,7 @@ GRIDS = {
         ("views=10", "backbone=resnet50", "variant=v1"),
         targets=("sketch", "art_painting", "cartoon", "photo"),
     ),
-    "hatexplain": Grid(range(42, 47)),
+    "hatexplain": Grid(range(42, 47), rho=0.02),
     "digits": Grid(range(42, 52), ("views=5",)),
 }
 
@@ -65,7 +65,7 @@ class Piece(NamedTuple):
 def train_truer(
     dataset: Annotated[str, typer.Argument(help=f"One of {', '.join(GRIDS)}.")],
     rows: Annotated[Path, typer.Option(help="The rows that are there; what they hold is not trained.")],
-    to: Annotated[Path, typer.Option(help="Where run folders and the new rows go.")],
+    to: Annotated[Path, typer.Option(help="Where run folders go.")],
     data: Annotated[Path | None, typer.Option(help="Where the dataset's files are.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Pretrained weights.")] = None,
     limit: Annotated[float, typer.Option(help="Seconds after which nothing new begins.")] = 3600.0,
@@ -73,12 +73,15 @@ def train_truer(
     methods: Annotated[str | None, typer.Option(help="Only these, such as vanilla,sharp.")] = None,
     targets: Annotated[str | None, typer.Option(help="Only these, such as sketch,photo.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A further setting.")] = None,
+    new_rows: Annotated[
+        Path | None, typer.Option(help="Where new rows go as each folder is read; TO/new-rows.jsonl.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only list what is missing.")] = False,
 ) -> None:
     """What does the study of truer probabilities still lack?
 
-    Trains it, one seed, target and warm-up after another, and writes new-rows.jsonl with a row for each way
-    to read each model, and predictions/PIECE-METHOD-SPLIT.npz in half precision. Stops in time: give the same
+    Trains it, one seed, target and warm-up after another, and writes a row for each way to read
+    each model, and predictions/PIECE-METHOD-SPLIT.npz in half precision. Stops in time: give the same
     command again for the rest, with the new rows appended to --rows.
 
     Example: python -m studies train-truer pacs --rows results/truer/pacs.jsonl --to WORK --data PACS
@@ -123,7 +126,9 @@ def train_truer(
         _read(to / piece.name)
         with lock:
             files = sorted(to.glob("*.rows.jsonl"))
-            write_lines(to / "new-rows.jsonl", [row for file in files for row in read_lines(file)])
+            write_lines(
+                new_rows or to / "new-rows.jsonl", [row for file in files for row in read_lines(file)]
+            )
 
     kept: list[Future[None]] = []
     with ThreadPoolExecutor(jobs) as readers:  # a model is read while the next ones train

@@ -43,14 +43,14 @@ def test_digits_lack_one_method_and_it_is_trained(tmp_path, capsys):
     held = [("", seed, method) for seed in GRIDS["digits"].seeds for method in ("single", "sharp")]
     rows = write(tmp_path / "rows.jsonl", *held[2:])
     options = {"data": None, "weights": None, "settings": ["epochs=2", "warmup=1"], "methods": "single,sharp"}
-    train_truer("digits", rows, tmp_path / "work", limit=600.0, jobs=2, dry_run=False, **options)
-    new = read_lines(tmp_path / "work/new-rows.jsonl")
+    to, kept = tmp_path / "work", tmp_path / "kept.jsonl"
+    train_truer("digits", rows, to, limit=600.0, jobs=2, new_rows=kept, dry_run=False, **options)
+    new = read_lines(kept)
     assert {(row["seed"], row["method"]) for row in new} == {(42, "single"), (42, "sharp")}
     assert {(row["weights"], row["views"]) for row in new} == {
         (w, v) for w in ("last", "averaged") for v in (1, 5)
     }
-    kept = Predictions.load(tmp_path / "work/predictions/42-sharp-test.npz")
-    assert kept.num_experts == 4
+    assert Predictions.load(to / "predictions/42-sharp-test.npz").num_experts == 4
     assert capsys.readouterr().out.count("rc 0") == 2
 
 
