@@ -195,8 +195,8 @@ def test_keys_of_calmoes_own_do_not_change(here):
 
 
 def test_what_a_card_fixes_is_trained_and_recorded(here, forget):
-    assert {"name", *CARD} == {each.name for each in fields(Method)}
-    fixed = METHOD.replace('loss="focal", ', "fixed={'batch': 8}, ")
+    assert {"name", "on_texts", *CARD} == {each.name for each in fields(Method)}
+    fixed = METHOD.replace('loss="focal", ', "fixed={'batch': 8}, on_texts={'batch': 4}, ")
     (here / "mine.py").write_text(fixed)
     command = ["run", "blobs", "--methods", "mine", *TINY, "--plugin", "mine.py", "--plugin", "blobs.py"]
     assert calmoe(*command, "--out", "fixed").exit_code == 0
@@ -204,8 +204,9 @@ def test_what_a_card_fixes_is_trained_and_recorded(here, forget):
     (opened,) = Run.open(here / "fixed").finished()
     assert {node.training.batch for node in Run.open(here / "fixed").nodes} == {8}
     assert opened.method == "mine"
+    assert (METHODS["mine"].fixed, METHODS["mine"].on_texts) == ({"batch": 8}, {"batch": 4})  # as recorded
     for wrong in ("'batsh': 8", "'batch': 'x'", "'batch': 0"):
-        (here / "mine.py").write_text(fixed.replace("'batch': 8", wrong))
+        (here / "mine.py").write_text(fixed.replace("'batch': 8", wrong).replace("'batch': 4", ""))
         assert "training.bat" in refused(*command, "--out", "none")
     assert not (here / "none").exists()
 
@@ -491,7 +492,7 @@ def test_a_record_with_wrong_plugins_is_one_line(here, forget):
         forget()
         assert "spec.json: " in refused("report", "runs/my")
     wrong = {"fixed": {"rho": "far"}, "pools_views": 1, "title": "a\nb", "colour": "red", "marker": "$"}
-    wrong |= {"weights_of": "none", "objective": 3, "family": "x"}
+    wrong |= {"weights_of": "none", "objective": 3, "family": "x", "on_texts": {"rho": 0.1}}
     for name, value in wrong.items():
         broken = json.loads(json.dumps(document))
         next(p for p in broken["plugins"] if p["kind"] == "method")["facts"][name] = value

@@ -61,6 +61,7 @@ class Method:
         post_hoc: What follows training: None or "per_expert_temperature".
         weights_of: The method whose trained model this one uses.
         fixed: Training settings that no run changes, by name.
+        on_texts: Those of them that are others where the backbone is a text encoder.
         pools_views: Whether its predictions are those over all views, not of the image alone.
 
     Example:
@@ -81,6 +82,7 @@ class Method:
     post_hoc: str | None = None
     weights_of: str | None = None  # the method whose trained model this one uses
     fixed: Mapping[str, Any] = field(default_factory=dict)  # training settings that no run changes
+    on_texts: Mapping[str, Any] = field(default_factory=dict)  # those of them that a text encoder has instead
     pools_views: bool = False  # whether its predictions are those over all views, not of the image alone
 
     def __post_init__(self) -> None:
@@ -103,6 +105,12 @@ class Method:
             if getattr(self, name) not in known:
                 listed = ", ".join(map(str, known))
                 raise InputError(f"{self.name}: {name} must be one of {listed}, not {getattr(self, name)!r}")
+        if extra := sorted(self.on_texts.keys() - self.fixed.keys()):
+            raise InputError(f"{self.name}: on_texts has {', '.join(extra)}, which fixed must have too")
+
+    def fixed_with(self, backbone: str) -> dict[str, Any]:
+        """The training settings that no run with this backbone changes."""
+        return {**self.fixed, **(self.on_texts if backbone == "encoder" else {})}
 
     @property
     def is_robust(self) -> bool:
@@ -129,6 +137,7 @@ PACKAGED = {
             head="single",
             gradient="sharp",
             fixed={"rho": 0.2, "sharp_every": 1, "average": 0.0, "views": ALL_VIEWS},
+            on_texts={"rho": 0.02},
             pools_views=True,
         ),
         Method(

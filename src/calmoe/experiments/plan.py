@@ -78,7 +78,7 @@ def make_plan(
     pairs: list[tuple[_Template | None, _Template]] = []  # a method's warm-up and the method
     for name in in_order(source(name) for name in spec.methods):
         method, trunk = cards.method(name), None
-        own = replace(spec, training=replace(spec.training, **method.fixed))
+        own = replace(spec, training=replace(spec.training, **method.fixed_with(spec.model.backbone)))
         shared = own.training.warmup if method.head == "mixture" else 0
         if shared:
             warmup = WARMUPS[method.warmup]

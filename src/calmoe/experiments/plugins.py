@@ -85,7 +85,7 @@ def used_names(spec: RunSpec) -> list[tuple[str, str]]:
 def check_here(spec: RunSpec) -> None:
     """Refuse to train what a record alone names: the code of its plug-in is not here."""
     for name in spec.methods:
-        check_fixed(METHODS.here(source(name)).fixed)
+        check_fixed(METHODS.here(source(name)).fixed_with(spec.model.backbone))
         METHODS.here(name)  # an installed one brings objectives and losses that have no entry of their own
     for kind, name in used_names(spec):
         TABLES[kind].here(name)
@@ -182,13 +182,18 @@ def _objective_facts(recipe: Recipe) -> dict[str, Any]:
     return {"settings": list(recipe.settings), "own": own, "robust": bool(recipe.robust)}
 
 
+def _method_facts(method: Method) -> dict[str, Any]:
+    facts = {name: getattr(method, name) for name in CARD} | {"fixed": dict(method.fixed)}
+    return facts | ({"on_texts": dict(method.on_texts)} if method.on_texts else {})
+
+
 def _dataset_facts(known: DatasetCard) -> dict[str, Any]:
     return {"hard": known.hard, "domains": list(known.domains), "needs_folder": known.needs_folder}
 
 
 FACTS: dict[str, Any] = {
     "objective": _objective_facts,
-    "method": lambda method: {name: getattr(method, name) for name in CARD} | {"fixed": dict(method.fixed)},
+    "method": _method_facts,
     "dataset": _dataset_facts,
 }
 
@@ -233,12 +238,14 @@ def _checked_facts(kind: str, document: Any) -> dict[str, Any]:
         return {name: facts[name] for name in ("settings", "own", "robust")}
     if kind == "method":
         facts = table("plugins.facts", document, CARD)
-        check_fixed(facts["fixed"])
+        settings = {name: facts[name] for name in ("fixed", "on_texts") if name in facts}
+        for each in settings.values():
+            check_fixed(each)
         boolean("plugins.pools_views", facts["pools_views"])
         for name in CARD[:-2]:
             if facts[name] is not None or name not in ("post_hoc", "weights_of"):
                 text(f"plugins.{name}", facts[name], most=1000)
-        return {name: facts[name] for name in CARD}
+        return {name: facts[name] for name in CARD} | settings
     if kind == "dataset":
         facts = table("plugins.facts", document, ("hard", "domains", "needs_folder"))
         text("plugins.hard", facts["hard"], most=5000), boolean("plugins.needs_folder", facts["needs_folder"])

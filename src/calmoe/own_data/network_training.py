@@ -34,7 +34,7 @@ from calmoe.own_data.baselines import (
 )
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import Row, scores
-from calmoe.own_data.spec import SHARP, TEXT_AVERAGE, NetworkSettings, TrainSpec
+from calmoe.own_data.spec import SHARP, TEXT_SHARP, NetworkSettings, TrainSpec
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.render.console import say
@@ -65,8 +65,8 @@ class Prepared(NamedTuple):
 
 
 def radius(settings: NetworkSettings, texts: bool) -> float:
-    """How far sharp steps look. On texts, whose encoder is only to be adapted, they do harm."""
-    return (0.0 if texts else SHARP) if settings.rho is None else settings.rho
+    """How far sharp steps look: not as far on texts, whose encoder is only to be adapted."""
+    return (TEXT_SHARP if texts else SHARP) if settings.rho is None else settings.rho
 
 
 def method_of(settings: NetworkSettings, texts: bool) -> Method:
@@ -180,13 +180,12 @@ def _longest(rows: Tensor) -> int:
 
 
 def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSettings) -> TrainingSettings:
-    """Images: sharp steps, all views. Texts: plain steps, an average over a tenth of them at most."""
+    """The recommended recipe; an average is over a tenth of the steps at most."""
     rows, rate = len(dataset.train), settings.learning_rate or _learning_rate(model, dataset)
     texts = TEXT_EPOCHS if rate < FROM_SCRATCH else SCRATCH_TEXT_EPOCHS
     epochs = settings.epochs or (texts if dataset.tokens else IMAGE_EPOCHS)
     batch = settings.batch or max(8, min(32 if dataset.tokens else 128, rows // 10))
     steps = epochs * math.ceil(rows / batch)
-    average = (TEXT_AVERAGE if dataset.tokens else 0.0) if settings.average is None else settings.average
     return TrainingSettings(
         epochs=epochs,
         warmup=0,
@@ -195,7 +194,7 @@ def _training(dataset: ShiftDataset, model: ModelSettings, settings: NetworkSett
         weight_decay=settings.weight_decay,
         rho=radius(settings, dataset.tokens),
         sharp_every=settings.sharp_every,
-        average=max(0.0, min(average, 1 - 10 / steps)),
+        average=max(0.0, min(settings.average, 1 - 10 / steps)),
         views=settings.views or len(dataset.views),
         batch_norm=settings.batch_norm or TrainingSettings.batch_norm,
         sharding=settings.sharding or TrainingSettings.sharding,

@@ -9,14 +9,15 @@ from typing import Any
 from calmoe.errors import InputError, about, check_known, shown
 from calmoe.escaping import visible
 from calmoe.files import legible
+from calmoe.methods import METHODS
 from calmoe.training.settings import BATCH_NORMS, SHARDINGS
 from calmoe.validation import boolean, items, number, one_of, text, whole
 
 MODELS = ("auto", "mixture", "network")
 MOST_TOML = 2**20
 NUM_EXPERTS = 4  # of a mixture, where the spec does not say it
-SHARP, TEXT_AVERAGE = 0.2, 0.998
-"""The radius of sharp steps and a running average of weights, as validation rows chose them."""
+SHARP, TEXT_SHARP = (METHODS["recommended"].fixed_with(backbone)["rho"] for backbone in ("", "encoder"))
+"""The radius of sharp steps on images or tables, and on texts, as validation rows chose it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,9 @@ class NetworkSettings:
     batch: int | None = None
     learning_rate: float | None = None
     weight_decay: float = 1e-4
-    rho: float | None = None  # SHARP; texts are trained by plain steps
+    rho: float | None = None  # SHARP; for texts TEXT_SHARP
     sharp_every: int = 1  # one step of so many is sharp
-    average: float | None = None  # none; for texts TEXT_AVERAGE
+    average: float = 0.0  # none
     views: int | None = None  # None or 0: all that images have
     patience: int = 10  # epochs without a lower validation log loss
     batch_norm: str = ""  # on several ranks; empty: "synchronised"
@@ -93,7 +94,7 @@ SHOWN: dict[str, tuple[str | float, str]] = {
     "batch": (128, "rows of a step"),
     "learning_rate": (0.001, "of the first step"),
     "weight_decay": (NetworkSettings.weight_decay, "pulls weights to zero"),
-    "rho": (SHARP, "the radius of sharp steps; 0: plain steps"),
+    "rho": (SHARP, "the radius of sharp steps, smaller for texts; 0: plain steps"),
     "sharp_every": (2, "one step of so many is sharp: trains faster, gains less"),
     "average": (0.99, "the decay of a running average of weights; 0: none"),
     "views": (1, "of an image, whose answers are pooled; 0: all ten"),
