@@ -43,7 +43,7 @@ class Gain(NamedTuple):
 
 
 def truer(
-    cells: Annotated[list[Path], typer.Argument(help="Rows that `python -m studies cells` wrote.")],
+    cells: Annotated[Path, typer.Argument(help="Rows that `python -m studies cells` wrote.")],
     rerun: Annotated[
         Path | None,
         typer.Option(help="A folder with results.jsonl, again.jsonl: other runs of these seeds."),
@@ -67,8 +67,7 @@ def truer(
     Example: python -m studies truer results/truer/cifar10h.jsonl --rerun results/cifar10h
     """
     wanted = parse_seeds(seeds) if seeds else None
-    given = [row for path in cells for row in read_lines(path)]
-    rows = complete([row for row in given if wanted is None or row["seed"] in wanted])
+    rows = complete([row for row in read_lines(cells) if wanted is None or row["seed"] in wanted])
     moved = rerun_moves(rerun, rows) if rerun else {}
     if alone:
         print(
