@@ -38,6 +38,7 @@ def folder(tmp_path_factory):
 def test_repair_says_what_it_chose_and_what_to_do_next(folder):
     said = (folder / "said.txt").read_text()
     assert "one temperature (recommended)" in said
+    assert "900 rows, cross-fitted: " in said
     assert f"calmoe apply {folder / 'calibrator.json'}" in said.replace("\n", "")
     calibrator = Calibrator.load(folder / "calibrator.json")
     assert calibrator.kind == "Temperature"

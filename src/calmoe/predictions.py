@@ -41,7 +41,7 @@ class Predictions:
         labels: The true classes, whole numbers of any kind, kept as int64 [N]; None for unlabelled data.
         groups: Columns of length N by name: booleans (a subset such as "hard"), numbers or strings (an
             attribute such as "domain").
-        metadata: What else the file should say, as JSON holds it; "classes" are the names of the classes.
+        metadata: What else the file should say, as JSON holds it; "classes" and "experts" are their names.
 
     Example:
         >>> probs = np.array([[0.9, 0.1], [0.3, 0.7]])
@@ -110,6 +110,14 @@ class Predictions:
         if not isinstance(names, list | tuple) or len(names) != self.num_classes:
             return None
         return tuple(names) if all(isinstance(name, str) for name in names) else None
+
+    @property
+    def expert_names(self) -> tuple[str, ...]:
+        """What the experts are called, as `metadata["experts"]` says, or by their numbers: "expert 0", …"""
+        names = self.metadata.get("experts")
+        if isinstance(names, list | tuple) and len(names) == self.num_experts:
+            return tuple(map(str, names))
+        return tuple(f"expert {k}" for k in range(self.num_experts))
 
     @property
     def known_labels(self) -> Tensor:

@@ -345,7 +345,7 @@ def test_each_field_of_the_report_is_filled_by_one_section():
     assert len(filled) == len(set(filled))
     names = [field.name for field in fields(AuditReport)]
     assert [name for name in names if name in filled] == filled  # audit.json keeps the sections' order
-    assert {*names} - {*filled} == {*HEADER, "target", "sampled", "class_names"}
+    assert {*names} - {*filled} == {*HEADER, "target", "sampled", "class_names", "expert_names"}
 
 
 @pytest.mark.usefixtures("unrendered")

@@ -190,7 +190,7 @@ def test_labels_and_groups_join_predictions(saved):
         images, ["b", "c", "kľúč"], {"town": ["x", None, "y"], "age": [1.0, 2.0, 3.0]}
     )
     assert predictions.known_labels.tolist() == [1, 2, 0]
-    assert predictions.groups["town"].tolist() == ["x", "missing", "y"]
+    assert predictions.groups["town"].tolist() == ["x", "(missing)", "y"]
     assert predictions.groups["age"].tolist() == [1, 2, 3]
     with pytest.raises(InputError, match="the label 'd' is no class of the model"):
         model.predictions(images, ["b", "c", "d"])

@@ -51,6 +51,7 @@ def test_a_table_in_three_commands(tmp_path, unrendered):
     rows = list(csv.DictReader((tmp_path / "p.csv").open(encoding="utf-8")))
     assert {"prob_no", "prob_yes", "label", "predicted", "region"} <= set(rows[0])
     assert {row["label"] for row in rows} == {"no", "yes"}
+    assert "calmoe predict MODEL DATA" in refused("audit", path)
     told = done("audit", "p.csv")
     assert "320 of 400 rows taught the model and are left out" in told
     assert "Verdict: The probabilities" in told
@@ -81,7 +82,7 @@ def test_a_repaired_model_says_where_it_flatters_itself(tmp_path, unrendered):
 @pytest.mark.usefixtures("hasty")
 def test_the_card_has_what_is_needed_to_judge_the_model(tmp_path, unrendered):
     path = write_credit(tmp_path / "credit.csv")
-    done("train", path, "--label", "default", *NETWORK)
+    told = done("train", path, "--label", "default", *NETWORK)
     card = calmoe.load("credit-model").card
     held_out, readme = card.scores["held out"], (tmp_path / "credit-model" / "README.md").read_text()
     predictions = Predictions.load("credit-model/held_out.safetensors")
@@ -91,6 +92,16 @@ def test_the_card_has_what_is_needed_to_judge_the_model(tmp_path, unrendered):
     shares = np.bincount(predictions.known_labels) / len(predictions)
     base = card.baselines["Base rate (class shares)"]["held out"]
     assert base["log_loss"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=0.02)
+    best = min(card.baselines.values(), key=lambda parts: parts["held out"]["log_loss"])["held out"]
+    gain = abs(best["log_loss"] - held_out["log_loss"])
+    page = (tmp_path / "credit-model" / "report.html").read_text()
+    assert f"{gain:.3f}" in card.worth
+    for text in (told, page):
+        assert card.worth[1:] in text.replace("\n", "")
+    ece = f"{held_out['ece']:.3f} (at most {held_out['ece_high']:.3f})"
+    assert ece in readme
+    assert f"ECE {ece}" in page
+    assert f"ECE {ece}" in repr(calmoe.load("credit-model"))
     assert "| this model | validation |" in readme
     assert all(f"| {name} | held out |" in readme for name in card.baselines)
 
@@ -189,7 +200,9 @@ def test_a_mixture_of_models_is_the_default_for_tables(tmp_path, unrendered):
     assert "Mixture of models" in told
     assert "Kunde" not in calmoe.load("credit-model").columns
     done("predict", "credit-model", path, "--out", "p.safetensors")
-    assert Predictions.load("p.safetensors").groups[TAUGHT].sum() == 160
+    predictions = Predictions.load("p.safetensors")
+    assert predictions.groups[TAUGHT].sum() == 160
+    assert predictions.expert_names == ("linear", "boosting", "trees")
 
 
 def test_an_expected_shift_chooses_how_robust_to_be(tmp_path, unrendered):
@@ -254,6 +267,12 @@ def test_texts_of_any_classes(tmp_path, unrendered):
     assert "no folder ./gone/x" in refused(
         "train", "mails.jsonl", *options, "--encoder", "./gone/x", "--out", "other"
     )
+
+
+def test_a_missing_group_reads_as_a_value(tmp_path):
+    lines = [f"{i},{'' if i < 3 else 'ab'[i % 2]},{'yn'[i % 3 > 0]}" for i in range(90)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,home,y", *lines, ""]))
+    assert "the smallest is (missing) with 3 rows" in done("init", "t.csv", "--label", "y", "--group", "home")
 
 
 def test_a_column_of_texts_is_noticed(tmp_path):

@@ -109,6 +109,7 @@ class AuditReport:
         left_out: By name what the audit left out, and why.
         target: What to expect of the target, where one was given.
         class_names: The names of the classes, where they are known.
+        expert_names: The names of the experts, or "expert 0", "expert 1", …
         sampled: Which numbers rest on a sample of the rows; None where all rest on all rows.
 
     Example:
@@ -143,6 +144,7 @@ class AuditReport:
     target: Target | None = None
     sampled: Sampled | None = None
     class_names: tuple[str, ...] | None = field(default=None, metadata=UNSAVED)
+    expert_names: tuple[str, ...] = field(default=(), metadata=UNSAVED)
 
     def __repr__(self) -> str:
         return self.summary()
@@ -163,9 +165,12 @@ class AuditReport:
         """
         return {"verdict": plain(self.verdict), **plain(self)}
 
-    def summary(self, file: str | None = None) -> str:
-        """The verdict in plain words, twelve lines at most; file: its name, for the recommended command."""
-        return summary(self.verdict, file)
+    def summary(self, file: str | None = None, model: str | None = None) -> str:
+        """The verdict in plain words, twelve lines at most, with the recommended command.
+
+        file: the name of the audited file. model: the folder of the model behind it, where that is known.
+        """
+        return summary(self.verdict, file, model)
 
     def figures(self) -> "dict[str, Drawn]":
         """The figures by name; each says in words what it shows."""
@@ -318,6 +323,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         out_of_order=_out_of_order(material.predictions, unlike),
         routed=_routed(material.predictions),
         class_names=material.predictions.class_names,
+        expert_names=material.predictions.expert_names,
         left_out=left_out,
         **fields,
     )

@@ -40,6 +40,7 @@ class Configurations:
         own_outcome: Whether that class is right, bool; None without labels. [N, K]
         predicted: The class that the mixture predicts. [N]
         num_classes: The number of classes, C.
+        expert_names: What the experts are called. [K]
         event: "top": the predicted class is right; c: the label is c.
         vector: What trees learn of the mixture's vector beside f, float32. [N, A]
         vectors: What they learn of the experts' vectors beside f_k, float32. [N, B]
@@ -59,6 +60,7 @@ class Configurations:
     own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool; None without labels
     predicted: np.ndarray  # [N] the class that the mixture predicts
     num_classes: int
+    expert_names: tuple[str, ...]
     event: Of  # "top": the predicted class is right; c: the label is c
     vector: np.ndarray  # [N, A] what trees learn of the mixture's vector beside f, float32
     vectors: np.ndarray  # [N, B] what they learn of the experts' vectors beside f_k, float32
@@ -104,6 +106,7 @@ class Configurations:
             own_outcome=right if known else None,
             predicted=predicted,
             num_classes=predictions.num_classes,
+            expert_names=predictions.expert_names,
             event=of,
             vector=np.concatenate([mixture for mixture, _ in summaries]),
             vectors=np.concatenate([experts for _, experts in summaries]),

@@ -77,6 +77,9 @@ def audit_files(
             facts["take care"] = FLATTERY
         page = None if out is None else report.save(out, facts)
         lines = [f"{path}: {note}" for path, note in notes.values()]
+        if target is not None and target.labels is not None:
+            command = f"calmoe audit {shlex.quote(str(paths[1]))}"
+            lines.append(f"{paths[1]}: it has labels, so {command} judges it directly")
         return report, page, [*lines, *(f"{paths[0]}: {each}" for each in (*_left_out(report), *flattered))]
 
 

@@ -11,6 +11,7 @@ from calmoe.commands.options import FOLDER, Judged, Sample, predictions_at, read
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
+from calmoe.ownership import PAGE
 
 if TYPE_CHECKING:
     from calmoe.auditing import AuditReport
@@ -90,6 +91,7 @@ def audit_command(
 
     check_bins(bins)
     given, files = files, [predictions_at(file) for file in files]
+    earlier = has_report(out)
     targeted = target is not None or labelled_target is not None
     if stream:
         _check_streamed(len(files), as_one, targeted)
@@ -107,27 +109,39 @@ def audit_command(
         lines, more = comparison_lines(comparison), ""
     else:
         report, page, notes = audit_files((files[0], target, labelled_target), columns, **asked)
-        lines = report.summary(str(given[0])).split("\n")
+        model = str(given[0]) if given != files else None
+        lines = report.summary(str(given[0]), model).split("\n")
         more = on_one_class(report)
-    show_audit(notes, lines, page, more)
+    show_audit(notes, lines, page, more, earlier)
 
 
-def show_audit(notes: Iterable[str], lines: Iterable[str], page: Path | None, more: str = "") -> None:
-    """What the file was read as, the summary, what more the command can tell, and where the page is."""
+def has_report(out: Path | None) -> bool:
+    """Whether the folder holds a report already, which the audit will replace."""
+    return out is not None and (out / PAGE).is_file()
+
+
+def show_audit(
+    notes: Iterable[str], lines: Iterable[str], page: Path | None, more: str, earlier: bool
+) -> None:
+    """What the file was read as, the summary, what more the command can tell, and where the page is.
+
+    earlier: whether the page replaced another one.
+    """
     for note in notes:
         say(f"note: {note}")
     for line in lines:
         say(line)
     place = "for the page with its figures: add --out audit" if page is None else f"the report is {page}"
-    say(more + place)
+    say(more + place + ", in place of an earlier one" * earlier)
 
 
 def on_one_class(report: "AuditReport") -> str:
-    """That of two classes one can be judged by itself; nothing where it is, or where there are more."""
-    positive = report.skill.positive
-    if report.of != "top" or positive is None:
+    """That of two classes the rarer can be judged by itself; nothing where one is, or for more classes."""
+    positive, share = report.skill.positive, report.skill.base_rate
+    if report.of != "top" or positive is None or share is None:
         return ""
-    name = str(positive if report.class_names is None else report.class_names[positive])
+    rarer = positive if share <= 0.5 else 1 - positive
+    name = str(rarer if report.class_names is None else report.class_names[rarer])
     return f"to judge the probability of {name} itself: --of {shlex.quote(name)}; "
 
 

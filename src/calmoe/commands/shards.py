@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calmoe.commands.audits import on_one_class, show_audit
+from calmoe.commands.audits import has_report, on_one_class, show_audit
 from calmoe.commands.options import FOLDER, Judged, Sample, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
@@ -75,8 +75,9 @@ def audit_merge_command(
     """
     from calmoe.auditing.streaming.files import merge_files
 
+    earlier = has_report(out)
     report, page, notes = merge_files(files, out=out, level=level)
-    show_audit(notes, report.summary().split("\n"), page, on_one_class(report))
+    show_audit(notes, report.summary().split("\n"), page, on_one_class(report), earlier)
 
 
 def _place(text: str) -> "Place":

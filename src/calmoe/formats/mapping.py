@@ -268,7 +268,8 @@ class _Reading:
             return f"no probabilities: expected `log_probs` or `probs`{said}; name yours with --probs"
         return (
             "no probability columns: expected `prob_0`, `prob_1`, … (and `label`), columns named like the "
-            f"labels, or `y_score`{said}; name yours with --probs (and --label)"
+            f"labels, or `y_score`{said}; name yours with --probs (and --label); raw data? first run "
+            "`calmoe predict MODEL DATA --out predictions.csv`"
         )
 
 

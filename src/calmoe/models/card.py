@@ -36,6 +36,7 @@ class Card:
     settings: dict[str, str | float | int | bool | None] = field(default_factory=dict)
     scores: Scores = field(default_factory=dict)  # by part: validation, held out, shift
     baselines: dict[str, Scores] = field(default_factory=dict)  # by name
+    worth: str = ""  # whether it is better than the best of them
     calibrator: str = ""  # what repairs its probabilities, and what that was fitted on
     calmoe: str = ""
     commit: str = ""
@@ -47,9 +48,12 @@ class Card:
     @classmethod
     def from_dict(cls, saved: Any) -> "Card":
         """What `as_dict` gave, checked."""
-        later: dict[str, Any] = {"baselines": {}, "calibrator": ""}  # what older folders lack
+        later: dict[str, Any] = {"baselines": {}, "worth": "", "calibrator": ""}  # what older folders lack
         fields = exactly("", later | table("", saved), cls.__dataclass_fields__)
-        words = ("dataset", "method", "digest", "label", "text", "calibrator", "calmoe", "commit", "date")
+        words = (
+            *("dataset", "method", "digest", "label", "text"),
+            *("worth", "calibrator", "calmoe", "commit", "date"),
+        )
         for name, value in table("settings", fields["settings"]).items():
             if value is not None and not isinstance(value, str | bool | int | float):
                 raise InputError(f"settings.{name} must be a text, a number or true or false")
@@ -111,9 +115,10 @@ class Card:
         if self.calibrator:
             described.append(f"repaired by {self.calibrator}")
         for part, values in self.scores.items():
-            known = {title: values[name] for name, title in TITLES.items() if name in values}
-            rows = [f"{known.pop('rows'):,.0f} rows"] if "rows" in known else []
-            described.append(f"{part}: {', '.join([*rows, *(f'{t} {v:.3f}' for t, v in known.items())])}")
+            rows = [f"{values['rows']:,.0f} rows"] if "rows" in values else []
+            known = {name: title for name, title in TITLES.items() if name in values and name != "rows"}
+            told = [f"{title} {values[name]:.3f}{_at_most(name, values)}" for name, title in known.items()]
+            described.append(f"{part}: {', '.join([*rows, *told])}")
         return described
 
     def _origin(self) -> str:
@@ -140,7 +145,10 @@ class Card:
                 "Validation rows chose the model and its temperature: on them it looks better than it is."
             )
         if self.baselines:
-            notes.append("The ECE is the one of `calmoe audit`: bins of equal width, freed from upward bias.")
+            notes.append(
+                "The ECE is the one of `calmoe audit`: bins of equal width, freed from upward bias; at "
+                "most: the upper end of its interval."
+            )
         return [
             f"| | rows from | {' | '.join(TITLES[name] for name in known)} |",
             f"| --- | --- |{' ---: |' * len(known)}",
@@ -149,6 +157,7 @@ class Card:
                 for (name, part), values in listed.items()
             ),
             "",
+            *([f"{markdown(self.worth[:1].upper() + self.worth[1:])}.", ""] if self.worth else []),
             *([" ".join(notes), ""] if notes else []),
         ]
 
@@ -169,4 +178,9 @@ def _figure(name: str, values: dict[str, float]) -> str:
         return f"{values[name]:,.0f}"
     low, high = (values.get(f"{name}_{end}") for end in ("low", "high"))
     interval = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
-    return f"{values[name]:.3f}{interval}"
+    return f"{values[name]:.3f}{_at_most(name, values) or interval}"
+
+
+def _at_most(name: str, values: dict[str, float]) -> str:
+    """An ECE that so few rows show as nothing may be that large."""
+    return f" (at most {values['ece_high']:.3f})" if name == "ece" and "ece_high" in values else ""

@@ -73,8 +73,15 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         labels = None if y is None else as_tensor(self._codes(np.asarray(y)))
         names = [str(value) for value in self.classes_]
-        metadata = {"model": type(self).__name__, "classes": names}
+        metadata: dict[str, Any] = {"model": type(self).__name__, "classes": names}
+        if self._expert_names:
+            metadata["experts"] = self._expert_names
         return Predictions(output=self._output(X), labels=labels, groups=groups or {}, metadata=metadata)
+
+    @property
+    def _expert_names(self) -> list[str]:
+        """What its experts are called; empty where they have no names."""
+        return [name for name, _ in getattr(self, "experts_", [])]
 
     def _output(self, X: Any) -> MixtureOutput:
         check_is_fitted(self, "classes_")

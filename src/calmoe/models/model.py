@@ -69,6 +69,11 @@ class Model:
     def num_experts(self) -> int:
         """The experts of its output; each view of an image has its own."""
 
+    @property
+    def expert_names(self) -> list[str]:
+        """What its experts are called; empty where they have no names."""
+        return []
+
     @abstractmethod
     def own_output(self, X: Any) -> MixtureOutput:
         """Mixture, routing and experts of `X` in logarithms, after temperatures, before the calibrator."""
@@ -122,6 +127,8 @@ class Model:
         labels = None if y is None else as_tensor(self.codes(y))
         columns = {name: group_column(values, name) for name, values in (groups or {}).items()}
         metadata = {"dataset": self.card.dataset, "classes": [str(name) for name in self.classes]}
+        if self.expert_names:
+            metadata["experts"] = self.expert_names
         own = Predictions(output=self.own_output(X), labels=labels, groups=columns, metadata=metadata)
         return own if self.calibrator is None else self.calibrator.transform(own)
 
@@ -163,7 +170,7 @@ def shortened(line: str, most: int = 160) -> str:
 
 
 def group_column(values: Any, name: str = "") -> np.ndarray:
-    """A group column as predictions hold it; missing values are "missing"."""
+    """A group column as predictions hold it; missing values are "(missing)"."""
     column = np.asarray(values)
     if column.dtype.kind == "f" and np.isfinite(column).all() and (column == column.round()).all():
         return column.astype(np.int64) if (np.abs(column) < 2**53).all() else column
@@ -172,7 +179,7 @@ def group_column(values: Any, name: str = "") -> np.ndarray:
     if column.dtype.kind == "M":
         column = column.astype("datetime64[D]").astype(str).astype(object)
     missing = [value is None or value != value or value == "NaT" for value in column.tolist()]
-    texts = ["missing" if m else class_name(v) for v, m in zip(column.tolist(), missing, strict=True)]
+    texts = ["(missing)" if m else class_name(v) for v, m in zip(column.tolist(), missing, strict=True)]
     longest = max(map(len, texts), default=0)
     if longest > LONGEST_GROUP:  # every row would take as much memory as the longest
         raise InputError(

@@ -38,6 +38,10 @@ class TableModel(Model):
     def num_experts(self) -> int:
         return self.estimator._num_experts
 
+    @property
+    def expert_names(self) -> list[str]:
+        return self.estimator._expert_names
+
     def own_output(self, X: Any) -> MixtureOutput:
         return self.estimator._output(self._known(X))
 

@@ -4,7 +4,7 @@ from matplotlib import rc_context
 
 from calmoe.metrics import reliability
 from calmoe.models.card import Card
-from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
+from calmoe.own_data.parts import HELD_OUT, Labelled
 from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids, scores
 from calmoe.render.drawing import FULL, STYLE, Drawn, new_figure, rendered
 from calmoe.render.page import Code, Page, Picture, Point, Section, footer
@@ -17,6 +17,7 @@ def make_page(
 ) -> str:
     """The whole page as HTML."""
     ours = next(row for row in rows if row.ours)
+    others = [row for row in rows if row.name in card.baselines]
     grid, small = group_grid(ours.parts[HELD_OUT]), few_notes(data)
     sections = [
         Section(
@@ -34,7 +35,7 @@ def make_page(
         title=f"A model for {card.label or card.dataset}",
         subtitle=f"{card.method}, trained on {many(card.rows, 'row')} of {card.dataset}",
         summary=[
-            Point("Result", _result(rows)),
+            Point("Result", f"{card.worth[:1].upper()}{card.worth[1:]}. {_result(ours, others)}"),
             Point("Data", bullets=[*said, *notes]),
             Point(
                 "Next",
@@ -55,24 +56,20 @@ def make_page(
     return page.html()
 
 
-def _result(rows: list[Row]) -> str:
-    """Our log loss beside the best baseline's, on each part."""
-    ours = next(row for row in rows if row.ours)
-    others = [row for row in rows if not row.ours]
+def _result(ours: Row, baselines: list[Row]) -> str:
+    """Our scores beside those of the baseline with the lowest log loss, on each part."""
     sentences = []
-    for part in (HELD_OUT, SHIFT):
-        if part not in ours.parts:
-            continue
-        own = scores(ours.parts[part])
-        best = min(others, key=lambda row: scores(row.parts[part])["log_loss"])
-        other = scores(best.parts[part])
+    for part, predictions in ours.parts.items():
+        told = {row.name: scores(row.parts[part]) for row in baselines}
+        best = min(told, key=lambda name: told[name]["log_loss"])
         where = "On rows held out" if part == HELD_OUT else "On the shift"
-        sentences.append(
-            f"{where}: log loss {decimal(own['log_loss'])}, ECE {decimal(own['ece'])}, accuracy "
-            f"{decimal(own['accuracy'])}; {best.name.lower()} has {decimal(other['log_loss'])}, "
-            f"{decimal(other['ece'])} and {decimal(other['accuracy'])}."
-        )
+        sentences.append(f"{where}: {_told(scores(predictions))}; {best.lower()} has {_told(told[best])}.")
     return " ".join(sentences)
+
+
+def _told(values: dict[str, float]) -> str:
+    loss, right, ece, most = (decimal(values[key]) for key in ("log_loss", "accuracy", "ece", "ece_high"))
+    return f"log loss {loss}, accuracy {right}, ECE {ece} (at most {most})"
 
 
 @rc_context(STYLE)

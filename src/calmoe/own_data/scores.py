@@ -13,14 +13,20 @@ from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics import accuracy, brier_score
 from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
 from calmoe.predictions import Predictions
-from calmoe.render.grid import Entry, Grid, Heading, count, label, number
+from calmoe.render.grid import Grid, Heading, count, label, number
 from calmoe.render.wording import listed, many, shortened
 
-COLUMNS = {"accuracy": "accuracy", "log_loss": "log loss", "ece": "ECE", "brier": "Brier"}
+COLUMNS = {
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "ece": "ECE",
+    "ece_high": "at most",
+    "brier": "Brier",
+}
 PRECISION = {"average_precision": "avg. precision"}  # where one of two classes is rare
 ECE_NOTE = (
-    f"ECE as calmoe audit has it: {BINS} bins of equal width, freed from its upward bias; ≤ where so few "
-    "rows show no error, which may still be that large"
+    f"ECE as calmoe audit has it: {BINS} bins of equal width, freed from its upward bias; at most: the upper "
+    f"end of its {100 * LEVEL:g} % interval"
 )
 FEWEST_OF_GROUP = 30
 MOST_GROUPS = 30
@@ -40,7 +46,7 @@ def scores(predictions: Predictions, rare: int | None = None) -> dict[str, float
     rare: a class whose average precision counts too, where some row has it.
     """
     probs, labels = predictions.output.probs, predictions.known_labels
-    losses = -as_numpy(predictions.output.log_probs.double().gather(1, labels[:, None])[:, 0])
+    losses = row_losses(predictions)
     estimates = {
         "accuracy": proportion(accuracy(probs, labels), len(labels), LEVEL),
         "log_loss": normal(float(losses.mean()), float(losses.std() / math.sqrt(len(losses))), LEVEL),
@@ -54,6 +60,12 @@ def scores(predictions: Predictions, rare: int | None = None) -> dict[str, float
         truth, score = as_numpy(labels == rare), as_numpy(probs[:, rare])
         values["average_precision"] = float(average_precision_score(truth, score))
     return values
+
+
+def row_losses(predictions: Predictions) -> np.ndarray:
+    """The log loss of each row. [N]"""
+    labels = predictions.known_labels
+    return -as_numpy(predictions.output.log_probs.double().gather(1, labels[:, None])[:, 0])
 
 
 def _ece(predictions: Predictions) -> Estimate:
@@ -74,21 +86,14 @@ def _grid(rows: list[Row], part: str, rare: int | None) -> Grid:
     columns = COLUMNS | (PRECISION if rare is not None else {})
     lines = []
     for name, each in table.items():
-        cells = [_cell(each, key)._replace(bold=key == "log_loss" and each[key] == best) for key in columns]
-        lines.append((label(f"{name} (this model)" if name == ours else name, name), *cells))
+        shown = {key: number(each.get(key, math.nan)) for key in columns}
+        shown["log_loss"] = shown["log_loss"]._replace(bold=each["log_loss"] == best)
+        lines.append((label(f"{name} (this model)" if name == ours else name, name), *shown.values()))
     headings = (Heading("model", ("model",)), *(Heading(title, (key,)) for key, title in columns.items()))
     what = {HELD_OUT: "Held out", SHIFT: "The shift"}[part]
     return Grid(
         f"{what}: {len(rows[0].parts[part]):,} rows that no model has seen", headings, (tuple(lines),)
     )
-
-
-def _cell(values: dict[str, float], key: str) -> Entry:
-    """A score; an ECE of nothing is not shown as perfect, but by what it may be at most."""
-    entry = number(values.get(key, math.nan))
-    if key == "ece" and entry.text == number(0.0).text:
-        return entry._replace(text=f"≤ {number(values['ece_high']).text}")
-    return entry
 
 
 def group_grid(predictions: Predictions) -> Grid | None:
@@ -99,7 +104,7 @@ def group_grid(predictions: Predictions) -> Grid | None:
         largest = np.argsort(-counts, kind="stable")[:MOST_GROUPS]
         for value in values[largest[counts[largest] >= FEWEST_OF_GROUP]]:
             result = scores(predictions.take(column.astype(str) == value))
-            cells = (_cell(result, key) for key in COLUMNS)
+            cells = (number(result[key]) for key in COLUMNS)
             lines.append((label(f"{name} {value}", f"{name}={value}"), count(int(result["rows"])), *cells))
     if not lines:
         return None

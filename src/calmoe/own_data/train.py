@@ -31,6 +31,7 @@ from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_g
 from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
 from calmoe.own_data.spec import TrainSpec
 from calmoe.own_data.tables import read_table
+from calmoe.own_data.worth import worth_sentences
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.render.grid import Grid
@@ -141,7 +142,7 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
     own = _weights(model, ours.parts[HELD_OUT]) if isinstance(model, TableModel) else _network(model, spec)
-    notes = [ECE_NOTE, *own, *_expected(model.card), *few_notes(data)]
+    notes = [ECE_NOTE, *own, *_expected(model.card), *few_notes(data), *worth_sentences(ours, baselines)]
     return Trained(model, grids, notes, len(data.parts.held_out))
 
 
@@ -156,7 +157,7 @@ def follow_training(spec: TrainSpec, device: str) -> None:
 
 def _weights(model: TableModel, held_out: Predictions) -> list[str]:
     """What the experts of a mixture of models weigh, by name."""
-    names, routing = [name for name, _ in getattr(model.estimator, "experts_", [])], held_out.output.routing
+    names, routing = model.expert_names, held_out.output.routing
     if not names:
         return []
     weights = listed([f"{name} {share:.2f}" for name, share in zip(names, routing.mean(0), strict=True)])
@@ -222,6 +223,7 @@ def make_card(
         settings=settings | {"split": split},
         scores=model.card.scores | judged(ours),
         baselines={row.name: judged(row) for row in baselines},
+        worth="; ".join(worth_sentences(ours, baselines)),
         calmoe=calmoe.__version__,
         commit=commit,
         date=datetime.now(UTC).isoformat(timespec="seconds"),

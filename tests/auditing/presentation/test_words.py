@@ -7,7 +7,7 @@ import pytest
 from calmoe.auditing import audit
 from calmoe.auditing.comparison import faults
 from calmoe.auditing.presentation.opening import tone_of
-from calmoe.auditing.presentation.words import action_line, headline, next_step
+from calmoe.auditing.presentation.words import action_line, commands, headline, next_step
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.verdict import LABELLED, Action, Elsewhere, GroupOff
 from calmoe.worlds import calibrated
@@ -61,6 +61,27 @@ def test_a_small_error_is_no_reason_to_trust_what_is_far_off(
     assert ("Do not rely on the numbers" in advice) != relies
     assert (f"off by up to {100 * most:.1f} points" in advice) == relies
     assert ("region north" in advice) == bool(verdict.groups_worse)
+
+
+@pytest.mark.parametrize(
+    ("asked", "data", "then"),
+    [
+        ("calmoe audit FILE --target NEW_PREDICTIONS", "NEW_DATA", "'a model' --target predictions.csv"),
+        (f"calmoe audit {LABELLED} --of yes", "LABELLED_DATA", "predictions.csv --of yes"),
+        ("calmoe audit MORE_ROWS", "MORE_DATA", "predictions.csv"),
+    ],
+)
+def test_a_known_model_predicts_before_the_audit(true, asked, data, then):
+    verdict = replace(true, action=Action("watch", asked))
+    assert len(commands(verdict, "rows.csv")) == 1
+    predict, audit_again = commands(verdict, "a model", "a model")
+    assert predict == f"calmoe predict 'a model' {data} --out predictions.csv"
+    assert audit_again == f"calmoe audit {then}"
+
+
+def test_a_repair_needs_no_predictions(true):
+    verdict = replace(true, action=Action("repair", "calmoe repair FILE --out calibrator.json"))
+    assert commands(verdict, "MORE_ROWS", "m") == ["calmoe repair MORE_ROWS --out calibrator.json"]
 
 
 @pytest.mark.parametrize("state", ["unlike", "too few rows", "contradicted", "predicted"])

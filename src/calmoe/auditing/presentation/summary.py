@@ -9,12 +9,12 @@ WIDTH = 110  # characters of a line
 MOST = 11  # lines: one more says where the page is
 
 
-def summary(verdict: Verdict, file: str | None = None) -> str:
-    """A paragraph a question, wrapped; file: its name, for the command.
+def summary(verdict: Verdict, file: str | None = None, model: str | None = None) -> str:
+    """A paragraph a question, wrapped; file and model: their names, for the commands.
 
     Where that is too long, what is hidden, which the first sentence tells too, is left to the page.
     """
-    paragraphs = summary_lines(verdict, file)
+    paragraphs = summary_lines(verdict, file, model)
     lines = _wrapped(paragraphs)
     if len(lines) > MOST:
         lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])

@@ -12,6 +12,8 @@ from calmoe.auditing.verdict import FILE, LABELLED, GroupOff, Verdict
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
+DATA = {"NEW_PREDICTIONS": "NEW_DATA", LABELLED: "LABELLED_DATA", "MORE_ROWS": "MORE_DATA"}
+"""Predictions that commands ask for, and what a model makes them from."""
 
 
 def points(share: float) -> str:
@@ -319,6 +321,15 @@ def command(verdict: Verdict, file: str | None = None) -> str:
     return verdict.action.command.replace(FILE, shlex.quote(file)) if file else verdict.action.command
 
 
+def commands(verdict: Verdict, file: str | None = None, model: str | None = None) -> list[str]:
+    """The recommended command; where it needs predictions of a known model, first the one that makes them."""
+    asked, needed = command(verdict, file), [name for name in DATA if name in verdict.action.command]
+    if model is None or not needed:
+        return [asked]
+    predict = f"calmoe predict {shlex.quote(model)} {DATA[needed[0]]} --out predictions.csv"
+    return [predict, asked.replace(needed[0], "predictions.csv")]
+
+
 def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
     """What goes with the recommended command: its title, why, and a second command; None if nothing does."""
     if verdict.action.kind == "repair":
@@ -337,8 +348,10 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
     return None
 
 
-def summary_lines(verdict: Verdict, file: str | None = None) -> list[tuple[str, str]]:
-    """What each paragraph of the terminal's summary is about, and its words; the command comes last."""
+def summary_lines(
+    verdict: Verdict, file: str | None = None, model: str | None = None
+) -> list[tuple[str, str]]:
+    """What each paragraph of the terminal's summary is about, and its words; the commands come last."""
     lines = [("Verdict", headline(verdict)), ("Skill", skill_line(verdict))]
     for lead, line in (("For whom not", groups_line(verdict)), ("Hidden", hidden_line(verdict))):
         lines += [(lead, line)] if line else []
@@ -347,5 +360,5 @@ def summary_lines(verdict: Verdict, file: str | None = None) -> list[tuple[str, 
         ("What could break it", threat_line(verdict)),
         *([("On the target", target)] if (target := target_line(verdict)) else []),
         ("What to do", action_line(verdict)),
-        ("Command", command(verdict, file)),
+        *(("Command", each) for each in commands(verdict, file, model)),
     ]

@@ -254,8 +254,9 @@ NODES = {"indicator": "bin's centre", "hat": "where the hat is 1"}
 LISTED = 10  # moments in the table
 
 
-def sentences(auditors: Auditors, mixed: bool) -> str:
-    """How many moments differ from zero, and the largest; mixed: there are several experts."""
+def sentences(auditors: Auditors, experts: Sequence[str]) -> str:
+    """How many moments differ from zero, and the largest; experts: their names."""
+    mixed = len(experts) > 1
     judged = int((~np.isnan(auditors.low)).sum())
     if not judged:
         nobody = f"no expert has {ENOUGH} effective rows in any bin" if mixed else f"no bin has {ENOUGH} rows"
@@ -266,14 +267,14 @@ def sentences(auditors: Auditors, mixed: bool) -> str:
     if auditors.found.any():
         clear = np.where(auditors.found, auditors.moments, 0)
         k, j = np.unravel_index(np.abs(clear).argmax(), clear.shape)
-        whose, largest = f"expert {k}'s " if mixed else "", decimal(auditors.moments[k, j], 4, "+")
+        whose, largest = f"{experts[int(k)]}'s " if mixed else "", decimal(auditors.moments[k, j], 4, "+")
         text += f"; the largest, {largest}, is {whose}at confidence {auditors.nodes[j]:.2f}"
         if not np.isnan(auditors.normalised[k, j]):
             text += f" (a residual of {decimal(auditors.normalised[k, j], 3, '+')} there)"
     return text + f". The bound √J on every one of them is {in_words(auditors.bound)}."
 
 
-def draw_heat_map(auditors: Auditors, canvas: "Canvas") -> str:
+def draw_heat_map(auditors: Auditors, experts: Sequence[str], canvas: "Canvas") -> str:
     """The moments, experts down and confidence across; dots mark those that differ from zero."""
     from matplotlib.colors import TwoSlopeNorm
 
@@ -287,8 +288,7 @@ def draw_heat_map(auditors: Auditors, canvas: "Canvas") -> str:
     for k, j in np.argwhere(marked):
         axes.plot(j, k, marker="o", color="black", markersize=3)
     axes.set_xticks(range(int(used.sum())), [f"{node:.2f}" for node in auditors.nodes[used]])
-    names = [f"expert {k}" if mixed else "all rows" for k in range(len(moments))]
-    axes.set_yticks(range(len(moments)), names)
+    axes.set_yticks(range(len(moments)), experts if mixed else ["all rows"])
     axes.set(xlabel=f"confidence of the {'mixture' if mixed else 'model'} ({NODES[auditors.kind]})")
     canvas.colorbar(image, ax=axes, label="E[r φ(f) (Y − f)]")
     return (
@@ -297,13 +297,13 @@ def draw_heat_map(auditors: Auditors, canvas: "Canvas") -> str:
     )
 
 
-def _largest_table(auditors: Auditors, mixed: bool) -> Grid:
+def _largest_table(auditors: Auditors, experts: Sequence[str]) -> Grid:
     """The largest moments that differ from zero."""
     clear = np.abs(np.where(auditors.found, auditors.moments, 0.0))
     order = np.argsort(-clear, axis=None)[: min(LISTED, int(auditors.found.sum()))]
     rows = tuple(
         (
-            label(f"expert {k}" if mixed else "all rows", f"expert_{k}"),
+            label(experts[k] if len(experts) > 1 else "all rows", f"expert_{k}"),
             number(float(auditors.nodes[j])),
             signed(float(auditors.moments[k, j]), decimals=4),
             interval(float(auditors.low[k, j]), float(auditors.high[k, j])),
@@ -333,21 +333,21 @@ def _compute(material: Material, inside: Inside) -> Findings:
 
 
 def _summary(report: "AuditReport") -> Point:
-    return Point("Auditors", sentences(report.indicators, report.num_experts > 1))
+    return Point("Auditors", sentences(report.indicators, report.expert_names))
 
 
 def _figures(report: "AuditReport") -> list[Figure]:
-    experts = report.num_experts
+    experts, names = report.num_experts, report.expert_names
     height, caption = 0.9 + 0.28 * experts, CAPTION if experts > 1 else ALONE_CAPTION
     return [
-        Figure("auditors", caption, FULL, height, partial(draw_heat_map, report.indicators)),
-        Figure("hats", HATS_CAPTION, FULL, height, partial(draw_heat_map, report.hats)),
+        Figure("auditors", caption, FULL, height, partial(draw_heat_map, report.indicators, names)),
+        Figure("hats", HATS_CAPTION, FULL, height, partial(draw_heat_map, report.hats, names)),
     ]
 
 
 def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection:
     mixed = report.num_experts > 1
-    largest = _largest_table(report.indicators, mixed)
+    largest = _largest_table(report.indicators, report.expert_names)
     return PageSection(
         heading="Auditors",
         how=f"E[r φ(f) (Y − f)] by {'expert and ' if mixed else ''}confidence. Red: more often right "

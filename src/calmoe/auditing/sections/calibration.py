@@ -260,10 +260,10 @@ def sentences(aggregate: Aggregate, rate: str, subject: str) -> str:
     return text
 
 
-def draw_experts(aggregate: Aggregate, canvas: "Canvas") -> str:
+def draw_experts(aggregate: Aggregate, expert_names: Sequence[str], canvas: "Canvas") -> str:
     """The ECE of the mixture and of each expert, on its routing-weighted view and where it leads."""
     axes, experts = canvas.add_subplot(), aggregate.experts
-    names = ["mixture", *(f"expert {k}" for k in range(len(experts)))]
+    names = ["mixture", *expert_names]
     series = {
         "all rows": (-0.0, BLACK, "s", [aggregate.ece] + [None] * len(experts)),
         "routing-weighted view": (-0.12, BLUE, "o", [None, *(e.view for e in experts)]),
@@ -278,7 +278,7 @@ def draw_experts(aggregate: Aggregate, canvas: "Canvas") -> str:
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="ECE", xlim=(0, None), ylim=(len(names) - 0.5, -0.5))
     axes.legend(loc="best")
-    views = "; ".join(f"expert {k} {in_words(e.view)}" for k, e in enumerate(experts))
+    views = "; ".join(f"{name} {in_words(e.view)}" for name, e in zip(expert_names, experts, strict=True))
     return f"ECE of the mixture {in_words(aggregate.ece)}; on routing-weighted views: {views}."
 
 
@@ -304,7 +304,7 @@ def _numbers_table(report: "AuditReport") -> Grid:
 def _experts_table(report: "AuditReport") -> Grid:
     """Each expert by its own predictions."""
     rows = tuple(
-        (label(f"expert {k}", f"expert_{k}"), *cells(e.share), *cells(e.view), *cells(e.region))
+        (label(report.expert_names[k], f"expert_{k}"), *cells(e.share), *cells(e.view), *cells(e.region))
         for k, e in enumerate(report.aggregate.experts)
     )
     columns = headings(
@@ -320,7 +320,11 @@ def _experts_table(report: "AuditReport") -> Grid:
 def _comparison_table(report: "AuditReport") -> Grid:
     """Each expert beside the mixture."""
     rows = tuple(
-        (label(f"expert {k}", f"expert_{k}"), *cells(e.balance, sign=True), *cells(e.excess, sign=True))
+        (
+            label(report.expert_names[k], f"expert_{k}"),
+            *cells(e.balance, sign=True),
+            *cells(e.excess, sign=True),
+        )
         for k, e in enumerate(report.aggregate.experts)
     )
     columns = headings(
@@ -342,7 +346,7 @@ def _summary(report: "AuditReport") -> Point:
 
 def _figures(report: "AuditReport") -> list[Figure]:
     experts = report.num_experts
-    draw = partial(draw_experts, report.aggregate)
+    draw = partial(draw_experts, report.aggregate, report.expert_names)
     return [Figure("experts", CAPTION, COLUMN, 1.0 + 0.28 * experts, draw)] if experts > 1 else []
 
 

@@ -170,13 +170,15 @@ def _agreement(configurations: Configurations) -> Levels:
         larger = part > largest
         largest[larger], level[larger] = part[larger], i + 1
     level[configurations.disagreement < APART] = 0
-    levels = ("they agree", *(f"experts {a} and {b} disagree" for a, b in pairs))
-    phrases = ("on which the experts agree", *(f"on which experts {a} and {b} disagree" for a, b in pairs))
+    names = configurations.expert_names
+    apart = [f"{names[a]} and {names[b]} disagree" for a, b in pairs]
+    levels = ("they agree", *apart)
+    phrases = ("on which the experts agree", *(f"on which {each}" for each in apart))
     return _used(Factor("Do the experts agree?", levels, phrases), level)
 
 
 def _leading(configurations: Configurations) -> Levels:
-    names = tuple(f"expert {k}" for k in range(configurations.num_experts))
+    names = configurations.expert_names
     phrases = tuple(f"on which {name} leads" for name in names)
     return _used(Factor("Leading expert", names, phrases), configurations.leading)
 

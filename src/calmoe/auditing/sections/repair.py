@@ -47,7 +47,8 @@ def candidates_table(repair: Repair) -> Grid:
         ("accuracy", "accuracy"),
     )
     rows = tuple(row(candidate) for candidate in (*repair.candidates.values(), repair.choosing))
-    return Grid(f"{repair.rows:,} rows, none answered by a fit on itself", columns, (rows,))
+    caption = f"{repair.rows:,} rows, cross-fitted: no row is judged by a fit that saw it"
+    return Grid(caption, columns, (rows,))
 
 
 def _compute(material: Material, inside: Inside) -> Findings:

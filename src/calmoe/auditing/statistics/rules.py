@@ -57,7 +57,7 @@ def rules_of(
     }
     readable = np.column_stack([leads, predicts, *(columns.values() if experts > 1 else ())])
     names = [
-        *(f"expert {k} leads" for k in range(leads.shape[1])),
+        *(f"{name} leads" for name in configurations.expert_names[: leads.shape[1]]),
         *(f"class {c} is predicted" for c in range(named)),
         *(columns if experts > 1 else ()),
     ]
@@ -100,8 +100,7 @@ def _path(tree: object, leaf: int, names: list[str]) -> str:
         conditions.setdefault((int(feature[above]), upper), text)  # upward from the leaf: tightest first
         node = above
     words = list(dict.fromkeys(reversed(conditions.values())))
-    if any(word.startswith("expert") for word in words):
-        words = [word for word in words if not word.startswith("not expert")]
-    if any(word.startswith("class") for word in words):
-        words = [word for word in words if not word.startswith("not class")]
+    for end in ("leads", "is predicted"):
+        if any(word.endswith(end) and not word.startswith("not ") for word in words):
+            words = [word for word in words if not (word.endswith(end) and word.startswith("not "))]
     return " and ".join(words) or "all configurations"

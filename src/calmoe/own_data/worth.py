@@ -1,0 +1,61 @@
+"""Whether a model is worth it: its log loss beside that of the best baseline, row by row."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from calmoe.metrics import paired_difference
+from calmoe.own_data.baselines import BASE_RATE
+from calmoe.own_data.parts import HELD_OUT, SHIFT
+from calmoe.own_data.scores import Row, row_losses
+from calmoe.render.wording import decimal, many, telling
+
+
+class Worth(NamedTuple):
+    """By how much the model's log loss is lower than the best baseline's, with its 95 % interval.
+
+    The pairs are the rows of one part. The best baseline is the one with the lowest log loss on these very
+    rows, which favours it a little: "better" is said too rarely rather than too often.
+    """
+
+    baseline: str
+    rows: int
+    gain: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, ours: Row, baselines: Sequence[Row], part: str = HELD_OUT) -> "Worth":
+        best = min(baselines, key=lambda row: float(row_losses(row.parts[part]).mean()))
+        own, other = row_losses(ours.parts[part]), row_losses(best.parts[part])
+        difference = paired_difference(other, own)
+        return cls(best.name, len(own), difference.estimate, difference.low, difference.high)
+
+    def __str__(self) -> str:
+        """The verdict in a sentence without its subject.
+
+        >>> print(Worth("Logistic regression", 600, 0.021, 0.010, 0.032))
+        better than logistic regression: log loss lower by 0.021 [0.010, 0.032]
+        >>> print(Worth("Logistic regression", 600, 0.003, -0.009, 0.015))
+        not distinguishable from logistic regression on these 600 rows: log loss 0.003 lower [−0.009, 0.015]
+        >>> print(Worth("Gradient boosting", 600, -0.021, -0.032, -0.010))
+        worse than gradient boosting: log loss higher by 0.021 [0.010, 0.032]; use that instead
+        """
+        name = "the base rate" if self.baseline == BASE_RATE else self.baseline.lower()
+        lower = self.gain >= 0
+        ends = (self.low, self.high) if lower else (-self.high, -self.low)
+        surely = ends[0] > 0
+        decimals = telling(*ends) if surely else 3
+        by = decimal(abs(self.gain), decimals)
+        word, interval = "lower" if lower else "higher", ", ".join(decimal(end, decimals) for end in ends)
+        if not surely:
+            same = f"not distinguishable from {name} on {'these ' * (self.rows > 1)}{many(self.rows, 'row')}"
+            return same if math.isnan(self.low) else f"{same}: log loss {by} {word} [{interval}]"
+        rest = "" if lower else "; use that instead"
+        return f"{'better' if lower else 'worse'} than {name}: log loss {word} by {by} [{interval}]{rest}"
+
+
+def worth_sentences(ours: Row, baselines: Sequence[Row]) -> list[str]:
+    """The verdict on the rows held out and, where there is one, on the shift."""
+    leads = {HELD_OUT: "this model is", SHIFT: "on the shift it is"}
+    return [f"{lead} {Worth.of(ours, baselines, part)}" for part, lead in leads.items() if part in ours.parts]

@@ -1,0 +1,94 @@
+"""What `calmoe audit` says beside the verdict: the next command, the class, the target's labels, the page."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calmoe.auditing import audit
+from calmoe.predictions import Predictions
+from calmoe.worlds import calibrated
+from calmoe.worlds.binary import cancelling
+from own_commands import done, refused
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch, unrendered):
+    monkeypatch.chdir(tmp_path)
+
+
+def rows(seed=0, n=400, names=("no", "yes")):
+    return replace(calibrated(seed=0).sample(n, seed=seed), metadata={"classes": list(names)})
+
+
+def write_model(path):
+    """A folder as that of a model, for the rows that it held out."""
+    path.mkdir()
+    rows().save(path / "held_out.safetensors")
+    return path
+
+
+def test_a_models_folder_is_asked_to_predict_first(tmp_path):
+    write_model(tmp_path / "model")
+    lines = [line.strip() for line in done("audit", "model").splitlines() if line.startswith("  calmoe")]
+    assert lines == [
+        "calmoe predict model NEW_DATA --out predictions.csv",
+        "calmoe audit model --target predictions.csv",
+    ]
+    assert "calmoe predict" not in done("audit", "model/held_out.safetensors")
+
+
+def test_raw_data_is_predicted_first(tmp_path):
+    write_model(tmp_path / "model")
+    (tmp_path / "new.csv").write_text("age,home\n" + "30,rent\n40,own\n" * 60)
+    for arguments in (("model", "--target", "new.csv"), ("new.csv",)):
+        assert "calmoe predict MODEL DATA --out predictions.csv" in refused("audit", *arguments)
+
+
+def test_a_target_with_labels_can_be_audited_itself(tmp_path):
+    write_model(tmp_path / "model")
+    rows(seed=1).save(tmp_path / "my new.csv")
+    replace(rows(seed=1), labels=None).save(tmp_path / "bare.csv")
+    told = done("audit", "model", "--target", "my new.csv")
+    assert "note: my new.csv: it has labels, so calmoe audit 'my new.csv' judges it directly" in told
+    assert "has labels" not in done("audit", "model", "--target", "bare.csv")
+
+
+def test_a_replaced_report_is_told(tmp_path):
+    rows().save(tmp_path / "a.csv")
+    replaced = "audit/report.html, in place of an earlier one"
+    assert replaced not in done("audit", "a.csv", "--out", "audit")
+    assert replaced in done("audit", "a.csv", "--out", "audit", "--seed", "1")
+    assert json.loads((tmp_path / "audit" / "audit.json").read_text())["seed"] == 1
+    assert "earlier" not in done("audit", "a.csv")
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_the_rarer_class_is_the_one_to_judge(tmp_path, share):
+    rng = np.random.default_rng(0)
+    probs = np.clip(rng.normal(share, 0.1, 300), 0.01, 0.99)
+    labels = (rng.random(300) < probs).astype(int)
+    metadata = {"classes": ["good", "bad"]}
+    both = np.stack([1 - probs, probs], axis=1)
+    Predictions.from_probs(both, labels, metadata=metadata).save(tmp_path / "p.safetensors")
+    assert f"--of {'bad' if share < 0.5 else 'good'}; " in done("audit", "p.safetensors")
+
+
+def test_experts_go_by_their_names(tmp_path):
+    drawn = cancelling(seed=0).sample(3000, seed=0)
+    names = ["linear", "boosting", "trees"]
+    assert drawn.expert_names == ("expert 0", "expert 1", "expert 2")
+    assert replace(drawn, metadata={"experts": names[:1]}).expert_names == drawn.expert_names
+    plain, named = audit(drawn), audit(replace(drawn, metadata={"experts": names}))
+    pages = [each.files()["report.html"].decode() for each in (plain, named)]
+    assert "expert 0" in pages[0]
+    assert "expert 0" not in pages[1]
+    for name in names:
+        assert name in pages[1]
+    for one, other in zip(plain.hidden.rules, named.hidden.rules, strict=True):
+        expected = one.text
+        for k, name in enumerate(names):
+            expected = expected.replace(f"expert {k}", name)
+        assert other.text == expected
+        assert one.gap == other.gap
