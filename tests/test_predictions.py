@@ -71,6 +71,16 @@ def test_a_heads_own_output_is_saved(tmp_path, experts, routing):
     assert same(Predictions(output=output), Predictions.load(tmp_path / "p.safetensors"))
 
 
+@pytest.mark.parametrize("bad", ["", "a" * 61, "two\nlines", "\x1b[31m", "tree", 3])
+def test_experts_have_names_that_can_be_shown_or_numbers(bad):
+    output = random_output(0, experts=2)
+    named = Predictions(output=output, metadata={"experts": ["tree", "$line"]})
+    assert named.expert_names == ("tree", "$line")
+    for other in (["tree", bad], ["tree"], "tree", None):
+        numbered = Predictions(output=output, metadata={"experts": other})
+        assert numbered.expert_names == ("expert 0", "expert 1")
+
+
 def test_files_hold_float32(tmp_path):
     Predictions(output=random_output(0)).save(tmp_path / "p.safetensors")
     loaded = Predictions.load(tmp_path / "p.safetensors").output

@@ -28,6 +28,8 @@ __all__ = ["Predictions"]
 LOGS = {"probs": "log_probs", "routing": "log_routing", "expert_probs": "expert_log_probs"}
 ROWS = 2**18
 """Rows that are checked at a time."""
+LONGEST_NAME = 60
+"""Characters of a name that tables and figures show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +115,15 @@ class Predictions:
 
     @property
     def expert_names(self) -> tuple[str, ...]:
-        """What the experts are called, as `metadata["experts"]` says, or by their numbers: "expert 0", …"""
+        """What the experts are called, as `metadata["experts"]` says, or by their numbers: "expert 0", …
+
+        Only names that tables and figures can show count: different ones, one line of 60 characters at most.
+        """
         names = self.metadata.get("experts")
-        if isinstance(names, list | tuple) and len(names) == self.num_experts:
-            return tuple(map(str, names))
+        if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
+            short = all(name.isprintable() and 0 < len(name) <= LONGEST_NAME for name in names)
+            if short and len(set(names)) == len(names) == self.num_experts:
+                return tuple(names)
         return tuple(f"expert {k}" for k in range(self.num_experts))
 
     @property
