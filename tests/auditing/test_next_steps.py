@@ -33,8 +33,8 @@ def test_a_models_folder_is_asked_to_predict_first(tmp_path):
     write_model(tmp_path / "model")
     lines = [line.strip() for line in done("audit", "model").splitlines() if line.startswith("  calmoe")]
     assert lines == [
-        "calmoe predict model NEW_DATA --out predictions.csv",
-        "calmoe audit model --target predictions.csv",
+        "calmoe predict model NEW_DATA --out new-predictions.csv",
+        "calmoe audit model --target new-predictions.csv",
     ]
     assert "calmoe predict" not in done("audit", "model/held_out.safetensors")
 

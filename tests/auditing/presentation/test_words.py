@@ -66,16 +66,17 @@ def test_a_small_error_is_no_reason_to_trust_what_is_far_off(
 @pytest.mark.parametrize(
     ("asked", "data", "then"),
     [
-        ("calmoe audit FILE --target NEW_PREDICTIONS", "NEW_DATA", "'a model' --target predictions.csv"),
-        (f"calmoe audit {LABELLED} --of yes", "LABELLED_DATA", "predictions.csv --of yes"),
-        ("calmoe audit MORE_ROWS", "MORE_DATA", "predictions.csv"),
+        ("calmoe audit FILE --target NEW_PREDICTIONS", "NEW_DATA", "'a model' --target new-predictions.csv"),
+        (f"calmoe audit {LABELLED} --of yes", "LABELLED_DATA", "labelled-predictions.csv --of yes"),
+        ("calmoe audit MORE_ROWS", "MORE_DATA", "more-predictions.csv"),
     ],
 )
 def test_a_known_model_predicts_before_the_audit(true, asked, data, then):
     verdict = replace(true, action=Action("watch", asked))
     assert len(commands(verdict, "rows.csv")) == 1
     predict, audit_again = commands(verdict, "a model", "a model")
-    assert predict == f"calmoe predict 'a model' {data} --out predictions.csv"
+    kind = data.removesuffix("_DATA").lower()
+    assert predict == f"calmoe predict 'a model' {data} --out {kind}-predictions.csv"
     assert audit_again == f"calmoe audit {then}"
 
 

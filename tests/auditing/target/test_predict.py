@@ -27,6 +27,7 @@ from calmoe.calibration import ShiftedTemperature, Temperature
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
+from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
 from sizes import at_size, least, most, most_square
@@ -82,6 +83,23 @@ def test_the_same_world_twice_needs_no_weights():
     assert ratio.effective > 1900
     assert ratio.auc.low < 0.5 < ratio.auc.high
     assert ratio.clipped == ratio.beyond == 0
+
+
+@pytest.mark.parametrize("routing", ["the same in all rows", "hard"])
+def test_files_are_not_told_apart_by_their_precision(routing):
+    """A routing in float32, and the same in float64: a classifier would see which file a row is of."""
+
+    def rows(seed, dtype):
+        output = random_output(seed, n=400, experts=3)
+        weights = torch.tensor([[0.51, 0.34, 0.15]]).double().expand(400, 3)
+        if routing == "hard":
+            weights = (0.9999999 * torch.eye(3).double() + 3e-8)[torch.arange(400) % 3]
+        logs = weights.log().to(dtype).double()
+        return Configurations.of(Predictions(output=combine(logs, output.expert_log_probs)))
+
+    ratio = density_ratio(rows(1, torch.float32), rows(2, torch.float64))
+    assert ratio.auc.low < 0.5 < ratio.auc.high
+    assert ratio.effective > 300
 
 
 def test_no_row_is_weighted_by_a_model_that_saw_it():

@@ -326,8 +326,9 @@ def commands(verdict: Verdict, file: str | None = None, model: str | None = None
     asked, needed = command(verdict, file), [name for name in DATA if name in verdict.action.command]
     if model is None or not needed:
         return [asked]
-    predict = f"calmoe predict {shlex.quote(model)} {DATA[needed[0]]} --out predictions.csv"
-    return [predict, asked.replace(needed[0], "predictions.csv")]
+    data = DATA[needed[0]]
+    file = f"{data.partition('_')[0].lower()}-predictions.csv"
+    return [f"calmoe predict {shlex.quote(model)} {data} --out {file}", asked.replace(needed[0], file)]
 
 
 def next_step(verdict: Verdict) -> tuple[str, str, str] | None:

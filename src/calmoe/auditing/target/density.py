@@ -31,6 +31,7 @@ from calmoe.errors import InputError
 
 FOLDS, INNER = 4, 2
 FEWEST_ROWS = 100  # that each file needs
+DIGITS = 5  # after the point, that every format keeps
 FOR_SPLINES = 20_000  # rows that they learn from: splines have few parameters
 
 
@@ -97,7 +98,7 @@ def density_ratio(
         raise InputError(
             f"there are {few} rows in one of the files: their ratio needs at least {FEWEST_ROWS}"
         )
-    features = np.concatenate([source.scalars(), target.scalars()])
+    features = _alike(np.concatenate([source.scalars(), target.scalars()]))
     which = np.repeat([0, 1], [n, len(target)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     fold, log_odds = np.empty(len(which), int), np.empty(len(which))
@@ -125,6 +126,15 @@ def check_same(source: Configurations, target: Configurations) -> None:
             f"the source has {source.num_experts} experts and the target {target.num_experts}: "
             "give predictions of the same mixture"
         )
+
+
+def _alike(features: np.ndarray) -> np.ndarray:
+    """The features without digits in which only the files' formats differ.
+
+    Else a routing that is the same in all rows tells a file of float32 from one of decimal numbers. Columns count
+    from their medians, so that no constant is rounded up in one file and down in the other.
+    """
+    return np.round(features - np.median(features, axis=0), DIGITS)
 
 
 def _log_odds(
