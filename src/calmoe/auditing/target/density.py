@@ -131,8 +131,8 @@ def check_same(source: Configurations, target: Configurations) -> None:
 def _alike(features: np.ndarray) -> np.ndarray:
     """The features without digits in which only the files' formats differ.
 
-    Else a routing that is the same in all rows tells a file of float32 from one of decimal numbers. Columns count
-    from their medians, so that no constant is rounded up in one file and down in the other.
+    Else a routing that is the same in all rows tells a file of float32 from one of decimal numbers. Columns
+    count from their medians, so that no constant is rounded up in one file and down in the other.
     """
     return np.round(features - np.median(features, axis=0), DIGITS)
 
