@@ -2,7 +2,7 @@
 
 import pytest
 
-from calmoe.own_data.network_training import method_of, radius
+from calmoe.own_data.network_training import method_of, patience, radius
 from calmoe.own_data.spec import NetworkSettings
 
 
@@ -28,3 +28,11 @@ def test_steps_look_as_far_as_validation_chose():
     assert radius(NetworkSettings(), texts=False) == 0.2
     assert radius(NetworkSettings(), texts=True) == 0.02
     assert radius(NetworkSettings(rho=0.05), texts=True) == 0.05
+
+
+def test_an_encoder_that_is_only_adapted_stops_soon():
+    assert patience(NetworkSettings(), 2e-5, texts=True) == 2
+    assert (
+        patience(NetworkSettings(), 1e-3, texts=True) == patience(NetworkSettings(), 1e-4, texts=False) == 10
+    )
+    assert patience(NetworkSettings(patience=7), 2e-5, texts=True) == 7

@@ -34,7 +34,7 @@ from calmoe.own_data.baselines import (
 )
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import Row, scores
-from calmoe.own_data.spec import SHARP, TEXT_SHARP, NetworkSettings, TrainSpec
+from calmoe.own_data.spec import PATIENCE, SHARP, TEXT_SHARP, NetworkSettings, TrainSpec
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.render.console import say
@@ -49,6 +49,7 @@ SIZE, PRETRAINED_SIZE = 64, 224
 CIFAR_BELOW, THREE_STAGES_BELOW = 48, 128  # pixels: a fourth stage would see 3 x 3 cells or fewer
 IMAGE_EPOCHS, TEXT_EPOCHS, SCRATCH_TEXT_EPOCHS = 30, 10, 60
 FROM_SCRATCH = 1e-3  # the learning rate of networks that begin with random weights
+ENCODER_PATIENCE = 2  # epochs; a pretrained encoder is best after a few and then learns its texts by heart
 CHECKS = 15  # of the validation log loss, at most, in a training
 
 
@@ -67,6 +68,12 @@ class Prepared(NamedTuple):
 def radius(settings: NetworkSettings, texts: bool) -> float:
     """How far sharp steps look: not as far on texts, whose encoder is only to be adapted."""
     return (TEXT_SHARP if texts else SHARP) if settings.rho is None else settings.rho
+
+
+def patience(settings: NetworkSettings, learning_rate: float, texts: bool) -> int:
+    """How many epochs without a lower validation log loss end the training."""
+    adapted = texts and learning_rate < FROM_SCRATCH
+    return settings.patience or (ENCODER_PATIENCE if adapted else PATIENCE)
 
 
 def method_of(settings: NetworkSettings, texts: bool) -> Method:
@@ -216,6 +223,7 @@ def _train(
     """The weights with the lowest validation log loss, and their epoch."""
     method = method_of(spec.network, trainer.dataset.tokens)
     every = max(1, settings.epochs // CHECKS)
+    most = patience(spec.network, settings.learning_rate, trainer.dataset.tokens)
     state = trainer.initial_state(method.head, spec.seed)
     best, best_epoch, kept = math.inf, 0, dict(state.tensors)
     with progress_bar(MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
@@ -230,7 +238,7 @@ def _train(
             bar.update(task, description=f"epochs  validation log loss {loss:.3f}")
             if loss < best:
                 best, best_epoch, kept = loss, end, dict(final.tensors)
-            elif end - best_epoch >= spec.network.patience:
+            elif end - best_epoch >= most:
                 break
     prefix = "model."
     weights = {name.removeprefix(prefix): t for name, t in kept.items() if name.startswith(prefix)}

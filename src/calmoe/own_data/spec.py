@@ -16,6 +16,7 @@ from calmoe.validation import boolean, items, number, one_of, text, whole
 MODELS = ("auto", "mixture", "network")
 MOST_TOML = 2**20
 NUM_EXPERTS = 4  # of a mixture, where the spec does not say it
+PATIENCE = 10  # epochs, likewise
 SHARP, TEXT_SHARP = (METHODS["recommended"].fixed_with(backbone)["rho"] for backbone in ("", "encoder"))
 """The radius of sharp steps on images or tables, and on texts, as validation rows chose it."""
 
@@ -36,7 +37,7 @@ class NetworkSettings:
     sharp_every: int = 1  # one step of so many is sharp
     average: float = 0.0  # none
     views: int | None = None  # None or 0: all that images have
-    patience: int = 10  # epochs without a lower validation log loss
+    patience: int | None = None  # epochs without a lower validation log loss: PATIENCE; fewer for encoders
     batch_norm: str = ""  # on several ranks; empty: "synchronised"
     sharding: str = ""  # on several ranks; empty: "none"
 
@@ -98,7 +99,7 @@ SHOWN: dict[str, tuple[str | float, str]] = {
     "sharp_every": (2, "one step of so many is sharp: trains faster, gains less"),
     "average": (0.99, "the decay of a running average of weights; 0: none"),
     "views": (1, "of an image, whose answers are pooled; 0: all ten"),
-    "patience": (NetworkSettings.patience, "epochs without a lower validation log loss, then it stops"),
+    "patience": (PATIENCE, "epochs without a lower validation log loss, then it stops"),
     "batch_norm": ("per_rank", "on several ranks; synchronised: as on one"),
     "sharding": ("full", "on several ranks, where the network does not fit on one"),
 }

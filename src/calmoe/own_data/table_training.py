@@ -13,7 +13,7 @@ from calmoe.models.table_model import TableModel
 from calmoe.own_data.baselines import BOOSTED, LINEAR, base_rate, baseline_row, fit_baseline
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import Row
-from calmoe.own_data.spec import NUM_EXPERTS, SHARP, TrainSpec
+from calmoe.own_data.spec import NUM_EXPERTS, PATIENCE, SHARP, TrainSpec
 from calmoe.predictions import Predictions
 
 MANY_ROWS, MOST_JOBS = 20_000, 8
@@ -67,7 +67,7 @@ def make_estimator(spec: TrainSpec, rows: int, cores: int = 1) -> MixtureOfModel
             num_experts=network.experts or NUM_EXPERTS,
             rho=SHARP if network.rho is None else network.rho,
             max_epochs=network.epochs or 100,
-            patience=network.patience,
+            patience=network.patience or PATIENCE,
             batch_size=network.batch or 128,
             learning_rate=network.learning_rate or 1e-3,
             random_state=spec.seed,
