@@ -136,9 +136,10 @@ def gain(rows: Rows, cell: Cell, column: str, moves: Sequence[float] = ()) -> Ga
 
 
 def rerun_moves(folder: Path, cells: Rows) -> dict[str, list[float]]:
-    """By score: how far a rerun of the same seed moves a method's difference from Vanilla MoE.
+    """By score: how far a rerun moves a method's difference from Vanilla MoE, one size a target and seed.
 
-    The rerun of results.jsonl is again.jsonl or, where there is none, the study's own last weights.
+    Methods of one target and seed have one Vanilla MoE, so that they move together: their root mean square
+    counts. The rerun of results.jsonl is again.jsonl or, where there is none, the study's own last weights.
     """
     first, again = read_results(folder / "results.jsonl"), folder / "again.jsonl"
     second = (
@@ -147,7 +148,11 @@ def rerun_moves(folder: Path, cells: Rows) -> dict[str, list[float]]:
     moves = {}
     for column in METRICS:
         less = [_less_vanilla(rows, column) for rows in (first, second)]
-        moves[column] = [less[1][at] - less[0][at] for at in sorted(less[0].keys() & less[1].keys())]
+        by_place: dict[Where, list[float]] = {}
+        for method, place in sorted(less[0].keys() & less[1].keys()):
+            move = less[1][method, place] - less[0][method, place]
+            by_place.setdefault(place, []).append(move)
+        moves[column] = [math.sqrt(mean(move**2 for move in each)) for each in by_place.values()]
     if not any(moves.values()):
         raise InputError(f"{folder}: its two runs share no method but Vanilla MoE, or no seed")
     return moves

@@ -75,3 +75,12 @@ def spreadsheet(text: str) -> str:
     """
     writable = text.encode(errors="backslashreplace").decode()
     return f"'{writable}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else writable
+
+
+def drawable(text: str) -> str:
+    r"""The text as figures show it letter by letter: between two dollars matplotlib expects mathematics.
+
+    >>> drawable("$5 or $6")
+    '\\$5 or \\$6'
+    """
+    return text.replace("$", r"\$")

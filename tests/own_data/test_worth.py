@@ -38,7 +38,7 @@ def test_the_gain_is_that_of_a_paired_t_test_over_rows(classes):
         for row in (ours, baselines[0])
     ]
     test = stats.ttest_rel(losses[1], losses[0])
-    low, high = test.confidence_interval(0.95)
+    low, high = test.confidence_interval(0.975)  # two baselines
     assert worth.baseline == "Logistic regression"
     assert worth.rows == 2000
     assert worth.gain == pytest.approx((losses[1] - losses[0]).mean())

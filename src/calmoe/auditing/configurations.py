@@ -167,7 +167,12 @@ class Configurations:
         return self.experts.mean(axis=1) - self.confidence
 
     def scalars(self) -> np.ndarray:
-        """r, f_k, f, entropy, disagreement, dissent, leading expert: S without the vectors. [N, 2K + 5]"""
+        """r, f_k, f, entropy, disagreement, dissent, leading expert: S without the vectors. [N, 2K + 5]
+
+        Of one expert only f, [N, 1]: what it said before a temperature is in some formats and not in others.
+        """
+        if self.num_experts == 1:
+            return self.confidence[:, None].astype(np.float32)
         derived = np.stack(
             [self.confidence, self.entropy, self.disagreement, self.dissent, self.leading], axis=1
         )

@@ -101,7 +101,7 @@ def train_command(
     if trained.held_out >= FEWEST:
         say(f"are its probabilities true? calmoe audit {spec.folder} --out audit")
     else:
-        few = f"{trained.held_out} were held out here, --held-out 0.5 takes more"
+        few = f"{trained.held_out} were held out here, --held-out 0.5 takes more, from those that teach"
         say(f"an audit needs {FEWEST} labelled rows new to the model: {few}")
     say(f"use it: calmoe predict {spec.folder} NEW_DATA --out predictions.csv")
 

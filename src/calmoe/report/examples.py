@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 
 from calmoe.arrays import Array, as_tensor
 from calmoe.errors import InputError
+from calmoe.escaping import drawable
 from calmoe.methods import method_title
 from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_legend, new_figure
 from calmoe.report.figure_cards import FigureCard, RunNumbers
@@ -147,7 +148,7 @@ def examples_figure(data: Mapping[str, Any]) -> Drawn:
             _draw_bars(axes, answer, classes, image["label"], colour)
         names = [data["class_names"][c] for c in classes] + [OTHERS] * (len(answers[0]) > len(classes))
         panels[1].tick_params(labelleft=True)
-        panels[1].set_yticks(range(len(names)), names)
+        panels[1].set_yticks(range(len(names)), map(drawable, names))
         panels[1].get_yticklabels()[0].set_fontweight("bold")  # the true class
     for axes, (title, _) in zip(grid[0, 1:], columns, strict=True):
         axes.set_title(textwrap.fill(title, 9, break_long_words=False))

@@ -27,7 +27,7 @@ from calmoe.calibration import ShiftedTemperature, Temperature
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
-from calmoe.mixture import combine
+from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
 from sizes import at_size, least, most, most_square
@@ -85,9 +85,16 @@ def test_the_same_world_twice_needs_no_weights():
     assert ratio.clipped == ratio.beyond == 0
 
 
-@pytest.mark.parametrize("routing", ["the same in all rows", "hard"])
-def test_files_are_not_told_apart_by_their_precision(routing):
-    """A routing in float32, and the same in float64: a classifier would see which file a row is of."""
+@pytest.mark.parametrize(
+    ("routing", "dtype"),
+    [
+        ("constant", torch.float32),
+        ("constant", torch.float16),
+        ("hard", torch.float32),
+    ],
+)
+def test_files_are_not_told_apart_by_their_precision(routing, dtype):
+    """A routing in two precisions: a classifier would see which file a row is of."""
 
     def rows(seed, dtype):
         output = random_output(seed, n=400, experts=3)
@@ -97,9 +104,28 @@ def test_files_are_not_told_apart_by_their_precision(routing):
         logs = weights.log().to(dtype).double()
         return Configurations.of(Predictions(output=combine(logs, output.expert_log_probs)))
 
-    ratio = density_ratio(rows(1, torch.float32), rows(2, torch.float64))
+    ratio = density_ratio(rows(1, dtype), rows(2, torch.float64))
     assert ratio.auc.low < 0.5 < ratio.auc.high
     assert ratio.effective > 300
+
+
+def one_expert(seed, temperature=None):
+    """A network of one expert; its file keeps what it said before the temperature, or only what it says."""
+    logs = random_output(seed, n=400, experts=1).log_probs
+    said = (logs / 1.35).log_softmax(1)
+    before = logs if temperature == "kept apart" else said
+    output = MixtureOutput(said, torch.zeros(400, 1), before[:, None])
+    return Predictions(output=output, labels=torch.arange(400) % 5)
+
+
+def test_one_expert_is_what_it_says_in_every_format(tmp_path):
+    apart, same, other = one_expert(1, "kept apart"), one_expert(1), one_expert(2)
+    ratio = density_ratio(Configurations.of(apart), Configurations.of(other))
+    assert ratio.auc.low < 0.5 < ratio.auc.high
+    same.save(tmp_path / "same.csv")
+    with pytest.raises(InputError, match="rows are rows of the source"):
+        check_target(apart, Predictions.load(tmp_path / "same.csv"))
+    check_target(apart, other)
 
 
 def test_no_row_is_weighted_by_a_model_that_saw_it():
@@ -436,7 +462,7 @@ def test_rows_of_the_source_are_no_target():
     """Their labels taught what is said of them, and a true assumption is rejected."""
     output = random_output(0, n=600, classes=5, experts=3)
     whole = Predictions(output=output, labels=torch.arange(600) % 5)
-    with pytest.raises(InputError, match="100% of the target's rows are rows of the source"):
+    with pytest.raises(InputError, match=r"\d+% of the target's rows are rows of the source"):
         calmoe.audit(whole, target=whole.take(np.arange(0, 600, 3)))
     few = WORLD.sample(400, seed=0)
     with pytest.raises(InputError, match="rows of the source"):

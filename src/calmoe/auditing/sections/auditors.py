@@ -19,6 +19,7 @@ from calmoe.auditing.sections.section import Findings, Inside, Material, PageSec
 from calmoe.auditing.statistics.estimates import RARE, Estimate, mean, within
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
+from calmoe.escaping import drawable
 from calmoe.render.grid import Grid, interval, label, number, signed
 from calmoe.render.page import Picture, Point
 from calmoe.render.wording import decimal
@@ -288,7 +289,7 @@ def draw_heat_map(auditors: Auditors, experts: Sequence[str], canvas: "Canvas") 
     for k, j in np.argwhere(marked):
         axes.plot(j, k, marker="o", color="black", markersize=3)
     axes.set_xticks(range(int(used.sum())), [f"{node:.2f}" for node in auditors.nodes[used]])
-    axes.set_yticks(range(len(moments)), experts if mixed else ["all rows"])
+    axes.set_yticks(range(len(moments)), map(drawable, experts if mixed else ["all rows"]))
     axes.set(xlabel=f"confidence of the {'mixture' if mixed else 'model'} ({NODES[auditors.kind]})")
     canvas.colorbar(image, ax=axes, label="E[r φ(f) (Y − f)]")
     return (

@@ -31,6 +31,7 @@ from calmoe.auditing.statistics.estimates import (
 )
 from calmoe.auditing.statistics.gaps import classwise, experts_gap, smooth
 from calmoe.defaults import BINS, LEVEL
+from calmoe.escaping import drawable
 from calmoe.metrics.binned import mass_bins, width_bins
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid, label
@@ -275,7 +276,7 @@ def draw_experts(aggregate: Aggregate, expert_names: Sequence[str], canvas: "Can
             values = np.array([(i + shift, e.value, e.value - e.low, e.high - e.value) for i, e in known])
             y, x, error = values[:, 0], values[:, 1], values[:, 2:].T
             axes.errorbar(x, y, xerr=error, fmt=marker, color=colour, label=title, lw=0.8)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), map(drawable, names))
     axes.set(xlabel="ECE", xlim=(0, None), ylim=(len(names) - 0.5, -0.5))
     axes.legend(loc="best")
     views = "; ".join(f"{name} {in_words(e.view)}" for name, e in zip(expert_names, experts, strict=True))

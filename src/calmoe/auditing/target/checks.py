@@ -9,6 +9,7 @@ from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
+MARK = 6  # digits after the point of a row's mark: float32 and decimal numbers mostly agree in them
 MOST_SHARED = 0.5  # the largest share of a target's rows that may be rows of the source
 
 
@@ -62,9 +63,10 @@ def _why_unfit(source: Predictions, target: Predictions, role: str) -> str | Non
 def _shared(source: Predictions, target: Predictions) -> float:
     """The share of target rows that the source holds just once: chance would not find so many of those."""
 
-    def marks(output: MixtureOutput) -> np.ndarray:  # a number a row, by what router and experts say
-        said = torch.cat([output.log_routing.exp(), output.expert_log_probs.exp().flatten(1)], dim=1).double()
-        return (said @ torch.linspace(1, 2, said.shape[1], dtype=said.dtype).sqrt()).numpy().round(9)
+    def marks(output: MixtureOutput) -> np.ndarray:  # a number a row, the same in every format
+        experts = output.expert_log_probs if source.num_experts > 1 else output.log_probs
+        said = torch.cat([output.log_routing, experts.flatten(1)], dim=1).double().exp()
+        return (said @ torch.linspace(1, 2, said.shape[1], dtype=said.dtype).sqrt()).numpy().round(MARK)
 
     ours, theirs = marks(source.output), marks(target.output)
     values, counts = np.unique(ours, return_counts=True)

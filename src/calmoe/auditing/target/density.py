@@ -31,7 +31,8 @@ from calmoe.errors import InputError
 
 FOLDS, INNER = 4, 2
 FEWEST_ROWS = 100  # that each file needs
-DIGITS = 5  # after the point, that every format keeps
+DIGITS = 5  # after the point, in which float32 and float64 agree
+STILL, APART = 1e-3, 2e-3  # how far a constant moves within a file and between files in half precision
 FOR_SPLINES = 20_000  # rows that they learn from: splines have few parameters
 
 
@@ -98,7 +99,7 @@ def density_ratio(
         raise InputError(
             f"there are {few} rows in one of the files: their ratio needs at least {FEWEST_ROWS}"
         )
-    features = _alike(np.concatenate([source.scalars(), target.scalars()]))
+    features = _alike(source.scalars(), target.scalars())
     which = np.repeat([0, 1], [n, len(target)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     fold, log_odds = np.empty(len(which), int), np.empty(len(which))
@@ -128,13 +129,18 @@ def check_same(source: Configurations, target: Configurations) -> None:
         )
 
 
-def _alike(features: np.ndarray) -> np.ndarray:
-    """The features without digits in which only the files' formats differ.
+def _alike(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Both files' features without digits in which only their formats differ.
 
     Else a routing that is the same in all rows tells a file of float32 from one of decimal numbers. Columns
-    count from their medians, so that no constant is rounded up in one file and down in the other.
+    count from their medians, so that no number is rounded up in one file and down in the other.
     """
-    return np.round(features - np.median(features, axis=0), DIGITS)
+    files = source, target
+    still = np.all([np.ptp(features, axis=0) < STILL for features in files], axis=0)
+    apart = np.abs(np.median(source, axis=0) - np.median(target, axis=0))
+    both = np.concatenate(files)
+    both = np.where(still & (apart < APART), 0.0, both - np.median(both, axis=0))
+    return np.round(both, DIGITS)
 
 
 def _log_odds(
