@@ -2,6 +2,7 @@
 
 import pytest
 
+from calmoe.methods import METHODS
 from calmoe.own_data.network_training import method_of, patience, radius
 from calmoe.own_data.spec import NetworkSettings
 
@@ -25,8 +26,9 @@ def test_data_choose_the_recipe_unless_the_user_does(settings, texts, name):
 
 
 def test_steps_look_as_far_as_validation_chose():
-    assert radius(NetworkSettings(), texts=False) == 0.2
-    assert radius(NetworkSettings(), texts=True) == 0.02
+    recommended = METHODS["recommended"]
+    assert radius(NetworkSettings(), texts=False) == recommended.fixed_with("resnet18")["rho"] == 0.2
+    assert radius(NetworkSettings(), texts=True) == recommended.fixed_with("encoder")["rho"] == 0.02
     assert radius(NetworkSettings(rho=0.05), texts=True) == 0.05
 
 

@@ -11,7 +11,6 @@ from calmoe.commands.options import FOLDER, Judged, Sample, predictions_at, read
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
-from calmoe.ownership import PAGE
 
 if TYPE_CHECKING:
     from calmoe.auditing import AuditReport
@@ -117,6 +116,8 @@ def audit_command(
 
 def has_report(out: Path | None) -> bool:
     """Whether the folder holds a report already, which the audit will replace."""
+    from calmoe.ownership import PAGE
+
     return out is not None and (out / PAGE).is_file()
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from calmoe.errors import InputError, about, check_known, shown
 from calmoe.escaping import visible
 from calmoe.files import legible
-from calmoe.methods import METHODS
 from calmoe.training.settings import BATCH_NORMS, SHARDINGS
 from calmoe.validation import boolean, items, number, one_of, text, whole
 
@@ -17,8 +16,8 @@ MODELS = ("auto", "mixture", "network")
 MOST_TOML = 2**20
 NUM_EXPERTS = 4  # of a mixture, where the spec does not say it
 PATIENCE = 10  # epochs, likewise
-SHARP, TEXT_SHARP = (METHODS["recommended"].fixed_with(backbone)["rho"] for backbone in ("", "encoder"))
-"""The radius of sharp steps on images or tables, and on texts, as validation rows chose it."""
+SHARP, TEXT_SHARP = 0.2, 0.02
+"""The radius of sharp steps on images or tables, and on texts: as the recommended method has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
