@@ -9,7 +9,7 @@ from calmoe.errors import InputError
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
-MARK = 6  # digits after the point of a row's mark: float32 and decimal numbers mostly agree in them
+MARKS = (9, 6)  # digits after the point of a row's mark: in one format, and where formats mostly agree
 MOST_SHARED = 0.5  # the largest share of a target's rows that may be rows of the source
 
 
@@ -66,8 +66,11 @@ def _shared(source: Predictions, target: Predictions) -> float:
     def marks(output: MixtureOutput) -> np.ndarray:  # a number a row, the same in every format
         experts = output.expert_log_probs if source.num_experts > 1 else output.log_probs
         said = torch.cat([output.log_routing, experts.flatten(1)], dim=1).double().exp()
-        return (said @ torch.linspace(1, 2, said.shape[1], dtype=said.dtype).sqrt()).numpy().round(MARK)
+        return (said @ torch.linspace(1, 2, said.shape[1], dtype=said.dtype).sqrt()).numpy()
 
-    ours, theirs = marks(source.output), marks(target.output)
-    values, counts = np.unique(ours, return_counts=True)
-    return 1.0 if np.array_equal(ours, theirs) else float(np.isin(theirs, values[counts == 1]).mean())
+    def share(digits: int) -> float:
+        ours, theirs = marks(source.output).round(digits), marks(target.output).round(digits)
+        values, counts = np.unique(ours, return_counts=True)
+        return 1.0 if np.array_equal(ours, theirs) else float(np.isin(theirs, values[counts == 1]).mean())
+
+    return max(map(share, MARKS))
