@@ -27,29 +27,30 @@ class Predictor:
 
         With several views also "views_validation" and "views_test", pooled over them.
         """
-        data, plain = self.dataset, (View(),)
-        predictions = {
-            "validation": self._split(data.validation, plain),
-            "validation_augmented": self._split(data.validation),
-            "test": self._split(data.test, plain),
-        }
-        pooled = first_views(data.name, data.views, views)
-        if len(pooled) > 1:
-            predictions["views_validation"] = self._split(data.validation, pooled)
-            predictions["views_test"] = self._split(data.test, pooled)
+        data = self.dataset
+        looks = first_views(data.name, data.views, views)  # the image as it is comes first
+        augmented = self._outputs(data.validation, [None])
+        predictions = {"validation_augmented": self._as_predictions(data.validation, *augmented)}
+        for name, split in (("validation", data.validation), ("test", data.test)):
+            outputs = self._outputs(split, looks)
+            predictions[name] = self._as_predictions(split, outputs[0])
+            if len(outputs) > 1:
+                predictions[f"views_{name}"] = self._as_predictions(split, MixtureOutput.pool(outputs))
         return predictions
 
-    def _split(self, split: Split, views: Sequence[View] = ()) -> Predictions:
-        """Pooled over the views; without any, under the training augmentation."""
+    def _outputs(self, split: Split, views: Sequence[View | None]) -> list[MixtureOutput]:
+        """What each view shows the model; None stands for the training augmentation."""
         batches = Batches(split, self.dataset, self.device)
         outputs = []
-        for view in views or (None,):
+        for view in views:
             if view is not None:
                 batches.look(view)
             else:
                 batches.draw(torch.Generator(self.device).manual_seed(0), shuffle=False)
             outputs.append(self._output(batches))
-        output = MixtureOutput.pool(outputs) if len(outputs) > 1 else outputs[0]
+        return outputs
+
+    def _as_predictions(self, split: Split, output: MixtureOutput) -> Predictions:
         metadata = {"dataset": self.dataset.name, "classes": list(self.dataset.class_names)}
         return Predictions(output=output, labels=split.labels.cpu(), groups=split.groups, metadata=metadata)
 
