@@ -13,7 +13,7 @@ import typer
 
 from calmoe.errors import InputError, check_known
 from calmoe.experiments.run import Run
-from calmoe.files import write_whole
+from calmoe.experiments.spec import parse_seeds
 from studies.pack import save_packed
 from studies.rows import read_lines, write_lines
 
@@ -25,13 +25,14 @@ TRUNKS = (  # methods that share a warm-up; long trainings first
 )
 METHODS = tuple(method for trunk in TRUNKS for method in trunk)
 CHOSEN = ("average=0.998", "keep_weights=false")
-TIME_IS_UP = 3  # the exit code of `calmoe run`
+GRACE = 60.0  # seconds: by then a training whose time is up has finished its epoch and stopped
+HANGS = -9  # and else it is killed
 
 
 class Grid(NamedTuple):
     """What is trained of a dataset."""
 
-    seeds: range
+    seeds: Sequence[int]
     settings: tuple[str, ...] = ()
     rho: float = 0.2  # as validation rows chose it
     targets: tuple[str, ...] = ("",)
@@ -72,6 +73,7 @@ def train_truer(
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time.")] = 1,
     methods: Annotated[str | None, typer.Option(help="Only these, such as vanilla,sharp.")] = None,
     targets: Annotated[str | None, typer.Option(help="Only these, such as sketch,photo.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Only these, such as 42-43.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A further setting.")] = None,
     new_rows: Annotated[
         Path | None, typer.Option(help="Where new rows go as each folder is read; TO/new-rows.jsonl.")
@@ -96,6 +98,12 @@ def train_truer(
         for target in targets.split(","):
             check_known("target", target, grid.targets)
         grid = grid._replace(targets=tuple(targets.split(",")))
+    if seeds:
+        if strange := set(parse_seeds(seeds)) - set(grid.seeds):
+            raise InputError(
+                f"seed {min(strange)} is not in the study: it has {grid.seeds[0]}-{grid.seeds[-1]}"
+            )
+        grid = grid._replace(seeds=parse_seeds(seeds))
     pieces = list(lacking(grid, rows, wanted))
     for piece in pieces if dry_run else ():
         print(piece.name, ",".join(piece.methods))
@@ -118,7 +126,8 @@ def train_truer(
         started = time.monotonic()
         code = _run(dataset, piece, common, to / piece.name, data, left)
         print(f"{piece.name} rc {code} after {time.monotonic() - started:.0f} s", flush=True)
-        if code in (0, TIME_IS_UP) and any(Run.open(to / piece.name).finished()):
+        began = (to / piece.name / "spec.json").exists()
+        if began and any(Run.open(to / piece.name).finished()):
             kept.append(readers.submit(keep, piece))
 
     def keep(piece: Piece) -> None:
@@ -154,19 +163,27 @@ def lacking(grid: Grid, rows: Path, wanted: Sequence[str]) -> Iterator[Piece]:
 def _run(
     dataset: str, piece: Piece, settings: Sequence[str], folder: Path, data: Path | None, left: float
 ) -> int:
-    """`calmoe run` in a process of its own; its output goes into a file beside its folder."""
+    """`calmoe run` in a process of its own, ended if it does not stop in time; what it says goes into
+    a file beside its folder.
+    """
     command = [sys.executable, "-m", "calmoe", "run", dataset, "--methods", ",".join(piece.methods)]
     command += ["--seeds", str(piece.seed), "--out", str(folder), "--time-limit", f"{left:.0f}"]
     command += ["--data", str(data)] if data else []
     command += ["--target", piece.target] if piece.target else []
     for setting in settings:
         command += ["--set", setting]
-    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    write_whole(folder.with_suffix(".log"), finished.stdout)
-    if finished.returncode == 2:
-        last = finished.stdout.decode(errors="replace").strip().splitlines()[-1:]
+    log = folder.with_suffix(".log")
+    try:
+        with log.open("wb") as lines:  # written as they come, so that they show where a training hangs
+            code = subprocess.run(
+                command, stdout=lines, stderr=subprocess.STDOUT, timeout=left + GRACE, check=False
+            ).returncode
+    except subprocess.TimeoutExpired:
+        return HANGS
+    if code == 2:
+        last = log.read_text(errors="replace").strip().splitlines()[-1:]
         raise InputError(f"{piece.name}: calmoe run refused: {''.join(last)}")
-    return finished.returncode
+    return code
 
 
 def _read(folder: Path) -> None:

@@ -25,16 +25,24 @@ def server():
     return context
 
 
-def run(command, cwd=None, check=False, text=False, stderr=None, **_):
-    """`subprocess.run` of `python -m MODULE …` or `python -c CODE …`; what it says is captured."""
+def run(command, cwd=None, check=False, text=False, stdout=None, stderr=None, timeout=None, **_):
+    """`subprocess.run` of `python -m MODULE …` or `python -c CODE …`; what it says is captured.
+
+    `stdout` may be an open file of bytes, which is written in the end.
+    """
     assert command[0] == sys.executable
     with tempfile.TemporaryDirectory() as folder:
         names = ("stdout", "stdout" if stderr == subprocess.STDOUT else "stderr")
         files = [Path(folder, name) for name in names]
         process = server().Process(target=_work, args=(command[1:], cwd or Path.cwd(), files))
         process.start()
-        process.join()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            raise subprocess.TimeoutExpired(command, timeout)
         said = [file.read_text() if text else file.read_bytes() for file in files]
+    if hasattr(stdout, "write"):
+        stdout.write(said[0])
     ended = subprocess.CompletedProcess(command, process.exitcode, *said)
     if check:
         ended.check_returncode()
@@ -59,5 +67,7 @@ def _work(arguments, cwd, files):
         sys.stderr.flush()
 
 
-in_place_of_subprocess = SimpleNamespace(run=run, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+in_place_of_subprocess = SimpleNamespace(
+    run=run, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT, TimeoutExpired=subprocess.TimeoutExpired
+)
 """For modules that start commands: `monkeypatch.setattr("studies.NAME.subprocess", …)`."""

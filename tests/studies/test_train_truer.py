@@ -63,6 +63,30 @@ def test_no_time_no_training_and_bad_input_is_refused(tmp_path):
         train_truer("digits", missing, tmp_path / "work", limit=9.0, jobs=1, methods="vanila", **options)
     with pytest.raises(InputError, match="unknown target"):
         train_truer("pacs", missing, tmp_path / "work", limit=9.0, targets="skech", **options)
+    with pytest.raises(InputError, match="seed 99 is not in the study"):
+        train_truer("digits", missing, tmp_path / "work", limit=9.0, seeds="42,99", **options)
     options["settings"] = ["epoch=1"]
     with pytest.raises(InputError, match="did you mean"):
         train_truer("digits", missing, tmp_path / "work", limit=60.0, jobs=1, methods="single", **options)
+
+
+def test_only_the_seeds_that_are_asked_for(tmp_path, capsys):
+    options = {"methods": "single", "seeds": "50-51", "dry_run": True}
+    train_truer("digits", tmp_path / "none.jsonl", tmp_path / "work", **options)
+    assert capsys.readouterr().out.split() == ["50-single", "single", "51-single", "single"]
+
+
+def test_a_training_that_hangs_is_ended(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("studies.train_truer.GRACE", -598.0)
+    options = {
+        "data": None,
+        "weights": None,
+        "settings": ["epochs=20000"],
+        "methods": "single",
+        "seeds": "42",
+    }
+    train_truer(
+        "digits", tmp_path / "none.jsonl", tmp_path / "work", limit=600.0, jobs=1, dry_run=False, **options
+    )
+    assert "42-single rc -9" in capsys.readouterr().out
+    assert not (tmp_path / "work/new-rows.jsonl").exists()
