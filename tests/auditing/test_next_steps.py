@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
 from calmoe.auditing import audit
+from calmoe.auditing.statistics.rules import _path
 from calmoe.predictions import Predictions
 from calmoe.worlds import calibrated
 from calmoe.worlds.binary import cancelling
@@ -73,6 +75,20 @@ def test_the_rarer_class_is_the_one_to_judge(tmp_path, share):
     both = np.stack([1 - probs, probs], axis=1)
     Predictions.from_probs(both, labels, metadata=metadata).save(tmp_path / "p.safetensors")
     assert f"--of {'bad' if share < 0.5 else 'good'}; " in done("audit", "p.safetensors")
+
+
+def test_a_path_may_look_like_a_place_for_a_file(tmp_path):
+    write_model(tmp_path / "NEW_PREDICTIONS")
+    assert "calmoe audit NEW_PREDICTIONS --target new-predictions.csv" in done("audit", "NEW_PREDICTIONS")
+
+
+def test_a_yes_makes_a_no_needless_whatever_experts_are_called():
+    leading = np.arange(300) % 3
+    worth, one_hot = np.array([1, 0, 5])[leading], leading[:, None] == np.arange(3)
+    tree = DecisionTreeRegressor(random_state=1).fit(one_hot, worth).tree_
+    names = ["not deep leads", "wide leads", "trees leads"]
+    texts = [_path(tree, leaf, names, ["leads"] * 3) for leaf in range(5) if tree.feature[leaf] < 0]
+    assert sorted(texts) == ["not deep leads", "not trees leads and not not deep leads", "trees leads"]
 
 
 def test_experts_go_by_their_names(tmp_path):

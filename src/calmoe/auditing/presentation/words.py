@@ -318,17 +318,23 @@ def _left_to_check(verdict: Verdict) -> str:
 
 def command(verdict: Verdict, file: str | None = None) -> str:
     """The recommended command, for this file."""
-    return verdict.action.command.replace(FILE, shlex.quote(file)) if file else verdict.action.command
+    return _for_file(verdict.action.command, file)
 
 
 def commands(verdict: Verdict, file: str | None = None, model: str | None = None) -> list[str]:
     """The recommended command; where it needs predictions of a known model, first the one that makes them."""
-    asked, needed = command(verdict, file), [name for name in DATA if name in verdict.action.command]
+    asked = verdict.action.command
+    needed = [name for name in DATA if name in asked]
     if model is None or not needed:
-        return [asked]
+        return [_for_file(asked, file)]
     data = DATA[needed[0]]
-    file = f"{data.partition('_')[0].lower()}-predictions.csv"
-    return [f"calmoe predict {shlex.quote(model)} {data} --out {file}", asked.replace(needed[0], file)]
+    made = f"{data.partition('_')[0].lower()}-predictions.csv"
+    predict = f"calmoe predict {shlex.quote(model)} {data} --out {made}"
+    return [predict, _for_file(asked.replace(needed[0], made), file)]
+
+
+def _for_file(command: str, file: str | None) -> str:
+    return command.replace(FILE, shlex.quote(file)) if file else command
 
 
 def next_step(verdict: Verdict) -> tuple[str, str, str] | None:

@@ -61,6 +61,7 @@ def rules_of(
         *(f"class {c} is predicted" for c in range(named)),
         *(columns if experts > 1 else ()),
     ]
+    questions = ["leads"] * leads.shape[1] + ["is predicted"] * named  # each has one yes; numbers follow
     if not names:
         readable, names = configurations.confidence[:, None], ["confidence"]
     taught, judged = learned.taught, learned.rows
@@ -78,29 +79,32 @@ def rules_of(
         error = spread(gaps_here, configurations.noise[rows])
         gap = within(normal(float(gaps_here.mean()), error, each), -1.0, 1.0)
         share = proportion(len(rows) / len(judged), len(judged), each)
-        rules.append(Rule(_path(tree.tree_, int(node), names), share, gap))
+        rules.append(Rule(_path(tree.tree_, int(node), names, questions), share, gap))
     return tuple(sorted(rules, key=lambda rule: -abs(rule.gap.value * rule.share.value)))
 
 
-def _path(tree: object, leaf: int, names: list[str]) -> str:
-    """The conditions on the way to a leaf in words, with only the tightest bound of each feature."""
+def _path(tree: object, leaf: int, names: list[str], questions: list[str]) -> str:
+    """The conditions on the way to a leaf in words, with only the tightest bound of each feature.
+
+    The first features are answers to `questions`; a no is left out where another answer is yes.
+    """
     left, right = tree.children_left, tree.children_right  # type: ignore[attr-defined]
     feature, threshold = tree.feature, tree.threshold  # type: ignore[attr-defined]
     parent = {int(child): node for side in (left, right) for node, child in enumerate(side) if child >= 0}
-    conditions: dict[tuple[int, bool], str] = {}
+    bounds: dict[tuple[int, bool], float] = {}
     node = leaf
     while node in parent:
         above = parent[node]
-        name, upper = names[feature[above]], int(left[above]) == node
-        if name.endswith(("leads", "is predicted")):
-            text = f"not {name}" if upper else name
-        else:
-            value = f"{threshold[above]:.3g}".replace("-", "−")
-            text = f"{name} {'≤' if upper else '>'} {value}"
-        conditions.setdefault((int(feature[above]), upper), text)  # upward from the leaf: tightest first
-        node = above
-    words = list(dict.fromkeys(reversed(conditions.values())))
-    for end in ("leads", "is predicted"):
-        if any(word.endswith(end) and not word.startswith("not ") for word in words):
-            words = [word for word in words if not (word.endswith(end) and word.startswith("not "))]
+        bounds.setdefault((int(feature[above]), int(left[above]) == node), float(threshold[above]))
+        node = above  # upward from the leaf: tightest first
+    answers = [at for at in bounds if at[0] < len(questions)]
+    answered = {questions[at] for at, no in answers if not no}
+    words = []
+    for (at, upper), value in reversed(bounds.items()):
+        if (at, upper) not in answers:
+            words.append(f"{names[at]} {'≤' if upper else '>'} {value:.3g}".replace("-", "−"))
+        elif not upper:
+            words.append(names[at])
+        elif questions[at] not in answered:
+            words.append(f"not {names[at]}")
     return " and ".join(words) or "all configurations"
