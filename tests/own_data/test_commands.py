@@ -57,6 +57,8 @@ def test_a_table_in_three_commands(tmp_path, unrendered):
     assert "Verdict: The probabilities" in told
     assert list(Predictions.load("p.csv").groups) == ["region", TAUGHT]  # not what the model predicts
     assert "end the name so" in refused("predict", folder, path, "--out", "p.txt")
+    done("predict", folder, path, "--out", "ids.csv", "--group", "Kunde")
+    assert list(Predictions.load("ids.csv").groups) == ["Kunde", "region", TAUGHT]
 
 
 @pytest.mark.usefixtures("hasty")

@@ -99,6 +99,7 @@ class Verdict:
         gain: The accuracy less that.
         log_skill: The log loss beside that of the base rates.
         auroc: For two classes, or one class against the rest.
+        missed: Classes that the model never names where it should, with their rows.
         grouped: Whether the file has groups.
         groups_off: Groups that are surely off, worst first.
         groups_worse: Those of them that are surely further off than all rows together.
@@ -141,6 +142,7 @@ class Verdict:
     gain: Estimate
     log_skill: Estimate
     auroc: Estimate | None
+    missed: tuple[tuple[str, int], ...]
     grouped: bool
     groups_off: tuple[GroupOff, ...]
     groups_worse: tuple[GroupOff, ...]
@@ -173,7 +175,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
     >>> verdict.truth, verdict.side, verdict.hidden
     ('off', 'too high', 'not looked at')
     """
-    aggregate, skill = report.aggregate, report.skill
+    aggregate, skill, names = report.aggregate, report.skill, report.class_names
     truth = judge_truth(aggregate.ece, aggregate.balance, report.level)
     off = groups_off(report.groups.groups)
     hidden, hidden_by, origin = read_hidden(report)
@@ -197,6 +199,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         gain=skill.gain,
         log_skill=skill.log_skill,
         auroc=skill.auroc,
+        missed=tuple((names[c] if names else f"class {c}", rows) for c, rows in skill.missed),
         grouped=bool(report.groups.groups),
         groups_off=off,
         groups_worse=tuple(group for group in off if group.ece.low > aggregate.ece.high),

@@ -167,7 +167,10 @@ def predict_command(
         str | None, typer.Option(help="The column of true labels; the model's own if it is there.")
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="A column to keep, for the audit; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            "--group", help="A column to keep beside the model's groups, such as an id; repeatable."
+        ),
     ] = None,
 ) -> None:
     """Predict with a trained model; `calmoe audit` reads what it writes.

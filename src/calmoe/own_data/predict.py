@@ -80,7 +80,8 @@ def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tupl
         raise InputError(f"{legible(data)} is a folder: this model takes {model.kind}, give a file")
     there = read_table(data).columns  # which of the model's columns it has
     wanted = label or (model.card.label if model.card.label in there else "")
-    named = groups or tuple(name for name in model.card.groups if name in there and name != DOMAIN)
+    own = (name for name in model.card.groups if name in there and name != DOMAIN)
+    named = tuple(dict.fromkeys((*groups, *own)))
     text = model.card.text if model.kind == "texts" else ""
     if model.kind == "texts" and not text:
         raise InputError("the model's card names no column of texts: load it in Python, calmoe.load(folder)")

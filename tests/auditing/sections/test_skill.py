@@ -86,3 +86,32 @@ def test_the_interval_of_the_log_loss_skill_holds():
     truth = skill(rare(400_000, 1.0, seed=99)).log_skill.value
     found = [skill(rare(3000, 1.0, seed=s)).log_skill for s in range(100)]
     assert np.mean([e.low <= truth <= e.high for e in found]) >= 0.9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_class_is_missed_where_no_row_of_it_is_named(seed):
+    random = np.random.default_rng(seed)
+    probs, labels = random.dirichlet([4, 1, 0.3, 0.1], 300), random.integers(4, size=300)
+    labels[labels == 3] = np.where(np.arange((labels == 3).sum()) < 9, 3, 0)  # nine rows tell nothing
+    given = Predictions.from_probs(probs, labels)
+    named = [(labels[probs.argmax(1) == c] == c).any() for c in range(4)]
+    expected = [(c, int((labels == c).sum())) for c in range(3) if not named[c]]
+    assert list(skill(given).missed) == expected
+    assert skill(given, of=1).missed == ()
+
+
+def test_the_summary_says_which_classes_are_missed():
+    random = np.random.default_rng(0)
+    first = random.uniform(0.5, 0.6, 400)
+    probs = np.stack([first, (1 - first) / 2, (1 - first) / 2], axis=1)
+    labels = np.array([random.choice(3, p=row) for row in probs])
+    two = calmoe.audit(Predictions.from_probs(probs, labels))
+    assert two.verdict.missed == tuple((f"class {c}", int((labels == c).sum())) for c in (1, 2))
+    assert "2 classes: class 1 and class 2" in two.summary()
+    names = {"classes": ["no", "yes"]}
+    pair = Predictions.from_probs(
+        np.stack([first, 1 - first], axis=1), (labels > 0).astype(int), metadata=names
+    )
+    one = calmoe.audit(pair)
+    assert one.verdict.missed == (("yes", int((labels > 0).sum())),)
+    assert f"none of the {(labels > 0).sum()} rows of yes" in " ".join(one.summary().split())

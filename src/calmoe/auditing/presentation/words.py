@@ -150,7 +150,17 @@ def skill_line(verdict: Verdict) -> str:
         "none": "None: the base rates do better",
         "not decided": "Not decided",
     }[verdict.worth]
-    return f"{worth}. It is {text}." if ":" in worth else f"{worth}: {text}."
+    line = f"{worth}. It is {text}." if ":" in worth else f"{worth}: {text}."
+    return f"{line} {_missed(verdict)}" if verdict.missed else line
+
+
+def _missed(verdict: Verdict) -> str:
+    """Classes that the model never names where it should."""
+    if len(verdict.missed) == 1:
+        ((name, rows),) = verdict.missed
+        return f"It names none of the {rows:,} rows of {name}."
+    names = listed(shortened([name for name, _ in verdict.missed]))
+    return f"It names no row of {len(verdict.missed)} classes: {names}."
 
 
 def groups_line(verdict: Verdict) -> str | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LITTLE = 0.05  # a share of the base rates' log loss: less is next to nothing
 RANKED = 0.65  # an AUROC below this is next to chance
+NOTABLE = 10  # rows of a class: if the model names none of them, that is no accident
 Worth = Literal["useful", "spoiled", "little", "none", "not decided"]
 
 
@@ -36,8 +37,9 @@ class Skill:
     accuracy, majority: of the model, and of always naming the most frequent label; gain: their difference,
     paired row by row. nll, base_nll: log loss of the model and of the base rates; log_skill is 1 less their
     ratio, 1 for perfect and 0 for no skill, minus infinity where a label has probability zero (`impossible`
-    rows). auroc, average_precision: of class `positive`; None where no class is the positive one. For of=c
-    all of it concerns "the label is c".
+    rows). auroc, average_precision: of class `positive`; None where no class is the positive one. missed:
+    classes of `NOTABLE` rows and more of which the model names none, and how many rows they have. For of=c
+    all of it concerns "the label is c", and no class is missed.
     """
 
     accuracy: Estimate
@@ -51,6 +53,7 @@ class Skill:
     base_rate: float | None
     auroc: Estimate | None
     average_precision: Estimate | None
+    missed: tuple[tuple[int, int], ...]
 
     @property
     def worth(self) -> Worth:
@@ -110,7 +113,17 @@ def skill(predictions: Predictions, *, of: Of = "top", level: float = LEVEL) -> 
         base_rate=None if ones is None else float(ones.mean()),
         auroc=None if ones is None or scores is None else auroc(scores, ones, level),
         average_precision=None if ones is None or scores is None else average_precision(scores, ones, level),
+        missed=missed(np.bincount(labels), np.bincount(labels, hits)) if of == "top" else (),
     )
+
+
+def missed(counts: np.ndarray, hits: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Classes that the model never names where it should, with their rows; counts, hits: of each label. [C]
+
+    >>> missed(np.array([90, 12, 3]), np.array([80, 0, 0]))
+    ((1, 12),)
+    """
+    return tuple((int(c), int(counts[c])) for c in np.flatnonzero((counts >= NOTABLE) & (hits == 0)))
 
 
 def _log_skill(losses: np.ndarray, base: np.ndarray, level: float) -> Estimate:

@@ -15,7 +15,7 @@ from calmoe.auditing.sampled import Sampled
 from calmoe.auditing.sections.calibration import FEWEST_EFFECTIVE, Aggregate, Expert
 from calmoe.auditing.sections.groups import MOST_GROUPS, THE_LABEL, Group, Groups, judged
 from calmoe.auditing.sections.reliability import Diagram, Surface
-from calmoe.auditing.sections.skill import Skill
+from calmoe.auditing.sections.skill import Skill, missed
 from calmoe.auditing.statistics.estimates import NONE, RARE, Estimate, normal, proportion, within
 from calmoe.auditing.statistics.gaps import ROWS, Cells
 from calmoe.auditing.streaming.counting import classwise_cells, expert_cells
@@ -53,7 +53,7 @@ def on_all_rows(report: AuditReport, sums: Sums, sample: Sample) -> AuditReport:
         unlike=float(sums.peaks["unlike"][0]),
         routed=bool((largest + least > 1e-6).any()),
         surface=Surface(diagram=_diagram(Tally(*sums.totals["bins"]), level)),
-        skill=_skill(report.skill, sums.totals["labels"], level),
+        skill=_skill(report.skill, sums.totals["labels"], report.of == "top", level),
         groups=_groups(sums, level, report.groups),
         aggregate=_aggregate(report, sums, sample.predictions),
         # the numbers of the judged rows in the whole table
@@ -83,7 +83,7 @@ def _diagram(tally: Tally, level: float) -> Diagram:
     )
 
 
-def _skill(sampled: Skill, labels: np.ndarray, level: float) -> Skill:
+def _skill(sampled: Skill, labels: np.ndarray, top: bool, level: float) -> Skill:
     """labels: as `counting` has them. Only AUROC and average precision stay the sample's."""
     counts, hits, losses, _, infinite = labels
     rows, impossible = int(counts.sum()), int(infinite.sum())
@@ -104,6 +104,7 @@ def _skill(sampled: Skill, labels: np.ndarray, level: float) -> Skill:
         log_skill=_log_skill(labels, base, nll, expected, level),
         impossible=impossible,
         base_rate=None if sampled.positive is None else float(counts[-1]) / rows,
+        missed=missed(counts, hits) if top else (),
     )
 
 
