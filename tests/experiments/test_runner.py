@@ -307,7 +307,7 @@ def test_weights_are_kept_or_not(tiny, quiet, tmp_path):
 
 @pytest.mark.parametrize(("quiet_seconds", "epochs"), [(3600, ["1/3", "3/3"]), (0, ["1/3", "2/3", "3/3"])])
 def test_away_from_a_terminal_a_log_is_short_and_alive(tiny, tmp_path, monkeypatch, quiet_seconds, epochs):
-    monkeypatch.setattr(watcher, "QUIET", quiet_seconds)
+    monkeypatch.setattr("calmoe.progress_bar.QUIET", quiet_seconds)
     console = Console(file=io.StringIO(), width=140)
     run(narrowed(tiny, methods=("single",)), tmp_path, console=console)
     assert re.findall(r"seed 42 single epoch (\S+) loss \d", console.file.getvalue()) == epochs

@@ -10,9 +10,8 @@ from rich.progress import MofNCompleteColumn, TaskID, TimeRemainingColumn
 
 from calmoe.experiments.plan import Node
 from calmoe.experiments.tensorboard_events import Events
-from calmoe.progress_bar import progress_bar
+from calmoe.progress_bar import Lines, progress_bar
 
-QUIET = 30.0  # seconds after which the next epoch has a line, where there is no terminal
 MOST_ROWS = 16  # nodes that have a bar of their own
 
 
@@ -30,10 +29,10 @@ class Watcher:
     def __init__(
         self, console: Console, total: int, deadline: float = math.inf, events: Events | None = None
     ) -> None:
-        self.console = console
         self.events = events
         self.deadline = deadline  # by time.monotonic
-        self.last_line = -math.inf  # so that the first epoch has one
+        self.console = console
+        self.lines = Lines(console, at_once=True)  # so that the first epoch has one
         columns = MofNCompleteColumn(), TimeRemainingColumn()
         self.bar = progress_bar(*columns, console=console) if console.is_terminal else None
         self.task = self.bar.add_task("epochs", total=total) if self.bar else None
@@ -63,9 +62,8 @@ class Watcher:
         """`node` has trained `epoch` of `horizon` epochs; `entry` is what the last one logged."""
         loss = f"loss {entry['loss']:.3f}"
         self._advance(node, epoch, loss)
-        if not self.bar and (epoch == node.stage.end or time.monotonic() - self.last_line >= QUIET):
-            self.console.print(f"{node} epoch {epoch}/{horizon} {loss} {entry['seconds']:.1f} s")
-            self.last_line = time.monotonic()
+        line = f"{node} epoch {epoch}/{horizon} {loss} {entry['seconds']:.1f} s"
+        self.lines.offer(line, always=epoch == node.stage.end)
         if self.events:
             self.events.add(node, epoch, entry)
         if time.monotonic() > self.deadline:

@@ -36,7 +36,7 @@ from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import Row, scores
 from calmoe.own_data.spec import PATIENCE, SHARP, TEXT_SHARP, NetworkSettings, TrainSpec
 from calmoe.predictions import Predictions
-from calmoe.progress_bar import progress_bar
+from calmoe.progress_bar import Lines, progress_bar
 from calmoe.render.console import say
 from calmoe.text_encoders import PADDING, encoder_folder
 from calmoe.training.building import check_model, check_weights, make_backbone, make_head
@@ -226,6 +226,7 @@ def _train(
     most = patience(spec.network, settings.learning_rate, trainer.dataset.tokens)
     state = trainer.initial_state(method.head, spec.seed)
     best, best_epoch, kept = math.inf, 0, dict(state.tensors)
+    lines = Lines(console)
     with progress_bar(MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task("epochs", total=settings.epochs)
         while state.epoch < settings.epochs:
@@ -236,6 +237,7 @@ def _train(
             validation = trainer.predict(final, method.head)["validation"]
             loss = nll(validation.output.log_probs, validation.known_labels)
             bar.update(task, description=f"epochs  validation log loss {loss:.3f}")
+            lines.offer(f"epoch {end} of at most {settings.epochs}: validation log loss {loss:.3f}")
             if loss < best:
                 best, best_epoch, kept = loss, end, dict(final.tensors)
             elif end - best_epoch >= most:
