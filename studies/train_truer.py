@@ -25,8 +25,7 @@ TRUNKS = (  # methods that share a warm-up; long trainings first
 )
 METHODS = tuple(method for trunk in TRUNKS for method in trunk)
 CHOSEN = ("average=0.998", "keep_weights=false")
-GRACE = 60.0  # seconds: by then a training whose time is up has finished its epoch and stopped
-HANGS = -9  # and else it is killed
+GRACE = 300.0  # seconds after the limit: compiling, an epoch and predictions of all views take less
 
 
 class Grid(NamedTuple):
@@ -69,7 +68,10 @@ def train_truer(
     to: Annotated[Path, typer.Option(help="Where run folders go.")],
     data: Annotated[Path | None, typer.Option(help="Where the dataset's files are.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Pretrained weights.")] = None,
-    limit: Annotated[float, typer.Option(help="Seconds after which nothing new begins.")] = 3600.0,
+    limit: Annotated[
+        float,
+        typer.Option(help="Seconds after which nothing new begins; what runs on for 300 more is killed."),
+    ] = 3600.0,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time.")] = 1,
     methods: Annotated[str | None, typer.Option(help="Only these, such as vanilla,sharp.")] = None,
     targets: Annotated[str | None, typer.Option(help="Only these, such as sketch,photo.")] = None,
@@ -125,7 +127,8 @@ def train_truer(
             return
         started = time.monotonic()
         code = _run(dataset, piece, common, to / piece.name, data, left)
-        print(f"{piece.name} rc {code} after {time.monotonic() - started:.0f} s", flush=True)
+        ended = "hung and was killed" if code is None else f"rc {code}"
+        print(f"{piece.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
         began = (to / piece.name / "spec.json").exists()
         if began and any(Run.open(to / piece.name).finished()):
             kept.append(readers.submit(keep, piece))
@@ -162,9 +165,10 @@ def lacking(grid: Grid, rows: Path, wanted: Sequence[str]) -> Iterator[Piece]:
 
 def _run(
     dataset: str, piece: Piece, settings: Sequence[str], folder: Path, data: Path | None, left: float
-) -> int:
-    """`calmoe run` in a process of its own, ended if it does not stop in time; what it says goes into
-    a file beside its folder.
+) -> int | None:
+    """`calmoe run` in a process of its own, and its exit code; None if it hung and was killed.
+
+    What it says goes into a file beside its folder.
     """
     command = [sys.executable, "-m", "calmoe", "run", dataset, "--methods", ",".join(piece.methods)]
     command += ["--seeds", str(piece.seed), "--out", str(folder), "--time-limit", f"{left:.0f}"]
@@ -179,7 +183,7 @@ def _run(
                 command, stdout=lines, stderr=subprocess.STDOUT, timeout=left + GRACE, check=False
             ).returncode
     except subprocess.TimeoutExpired:
-        return HANGS
+        return None
     if code == 2:
         last = log.read_text(errors="replace").strip().splitlines()[-1:]
         raise InputError(f"{piece.name}: calmoe run refused: {''.join(last)}")

@@ -28,21 +28,22 @@ def server():
 def run(command, cwd=None, check=False, text=False, stdout=None, stderr=None, timeout=None, **_):
     """`subprocess.run` of `python -m MODULE …` or `python -c CODE …`; what it says is captured.
 
-    `stdout` may be an open file of bytes, which is written in the end.
+    `stdout` may be an open file of bytes, which is written as the process speaks.
     """
     assert command[0] == sys.executable
     with tempfile.TemporaryDirectory() as folder:
         names = ("stdout", "stdout" if stderr == subprocess.STDOUT else "stderr")
         files = [Path(folder, name) for name in names]
+        if hasattr(stdout, "name"):
+            files = [Path(stdout.name) if file.name == "stdout" else file for file in files]
         process = server().Process(target=_work, args=(command[1:], cwd or Path.cwd(), files))
         process.start()
         process.join(timeout)
         if process.is_alive():
             process.kill()
+            process.join()
             raise subprocess.TimeoutExpired(command, timeout)
         said = [file.read_text() if text else file.read_bytes() for file in files]
-    if hasattr(stdout, "write"):
-        stdout.write(said[0])
     ended = subprocess.CompletedProcess(command, process.exitcode, *said)
     if check:
         ended.check_returncode()

@@ -77,7 +77,7 @@ def test_only_the_seeds_that_are_asked_for(tmp_path, capsys):
 
 
 def test_a_training_that_hangs_is_ended(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("studies.train_truer.GRACE", -598.0)
+    monkeypatch.setattr("studies.train_truer.GRACE", -594.0)
     options = {
         "data": None,
         "weights": None,
@@ -88,5 +88,6 @@ def test_a_training_that_hangs_is_ended(tmp_path, capsys, monkeypatch):
     train_truer(
         "digits", tmp_path / "none.jsonl", tmp_path / "work", limit=600.0, jobs=1, dry_run=False, **options
     )
-    assert "42-single rc -9" in capsys.readouterr().out
+    assert "42-single hung and was killed" in capsys.readouterr().out
+    assert "seed 42 single epoch 1/20000" in (tmp_path / "work/42-single.log").read_text()
     assert not (tmp_path / "work/new-rows.jsonl").exists()

@@ -99,7 +99,7 @@ class Verdict:
         gain: The accuracy less that.
         log_skill: The log loss beside that of the base rates.
         auroc: For two classes, or one class against the rest.
-        missed: Classes that the model never names where it should, with their rows.
+        missed: Classes that the model is never right on, by name or number, with their rows.
         grouped: Whether the file has groups.
         groups_off: Groups that are surely off, worst first.
         groups_worse: Those of them that are surely further off than all rows together.
@@ -142,7 +142,7 @@ class Verdict:
     gain: Estimate
     log_skill: Estimate
     auroc: Estimate | None
-    missed: tuple[tuple[str, int], ...]
+    missed: tuple[tuple[str | int, int], ...]
     grouped: bool
     groups_off: tuple[GroupOff, ...]
     groups_worse: tuple[GroupOff, ...]
@@ -199,7 +199,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         gain=skill.gain,
         log_skill=skill.log_skill,
         auroc=skill.auroc,
-        missed=tuple((names[c] if names else f"class {c}", rows) for c, rows in skill.missed),
+        missed=tuple((names[c] if names else c, rows) for c, rows in skill.missed),
         grouped=bool(report.groups.groups),
         groups_off=off,
         groups_worse=tuple(group for group in off if group.ece.low > aggregate.ece.high),

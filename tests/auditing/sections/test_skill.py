@@ -7,7 +7,7 @@ from sklearn.metrics import log_loss
 
 import calmoe
 from calmoe import worlds
-from calmoe.auditing.sections.skill import skill
+from calmoe.auditing.sections.skill import SELDOM, missed, skill
 from calmoe.predictions import Predictions
 
 
@@ -88,16 +88,29 @@ def test_the_interval_of_the_log_loss_skill_holds():
     assert np.mean([e.low <= truth <= e.high for e in found]) >= 0.9
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_class_is_missed_where_no_row_of_it_is_named(seed):
-    random = np.random.default_rng(seed)
-    probs, labels = random.dirichlet([4, 1, 0.3, 0.1], 300), random.integers(4, size=300)
-    labels[labels == 3] = np.where(np.arange((labels == 3).sum()) < 9, 3, 0)  # nine rows tell nothing
-    given = Predictions.from_probs(probs, labels)
-    named = [(labels[probs.argmax(1) == c] == c).any() for c in range(4)]
-    expected = [(c, int((labels == c).sum())) for c in range(3) if not named[c]]
-    assert list(skill(given).missed) == expected
-    assert skill(given, of=1).missed == ()
+def test_a_class_is_missed_where_the_model_is_never_right_on_it():
+    expected = []
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        probs, labels = random.dirichlet([4, 1, 0.02, 0.02], 300), random.integers(4, size=300)
+        labels[np.flatnonzero(labels == 3)[9:]] = 0  # the nine that stay tell nothing
+        given, right = Predictions.from_probs(probs, labels), probs.argmax(1) == labels
+        never = [(c, int((labels == c).sum())) for c in range(3) if not right[labels == c].any()]
+        assert list(skill(given).missed) == never
+        assert skill(given, of=1).missed == ()
+        expected += never
+    assert expected
+
+
+@pytest.mark.parametrize("classes", [2, 20, 200])
+def test_classes_that_are_right_now_and_then_are_seldom_called_missed(classes):
+    random = np.random.default_rng(classes)
+    false = 0
+    for _ in range(400):
+        counts = random.integers(1, 60, classes)
+        false += bool(missed(counts, random.binomial(counts, SELDOM), 0.95))
+    assert false / 400 < 0.08
+    assert missed(np.full(classes, 40), np.zeros(classes), 0.95) == tuple((c, 40) for c in range(classes))
 
 
 def test_the_summary_says_which_classes_are_missed():
@@ -106,12 +119,12 @@ def test_the_summary_says_which_classes_are_missed():
     probs = np.stack([first, (1 - first) / 2, (1 - first) / 2], axis=1)
     labels = np.array([random.choice(3, p=row) for row in probs])
     two = calmoe.audit(Predictions.from_probs(probs, labels))
-    assert two.verdict.missed == tuple((f"class {c}", int((labels == c).sum())) for c in (1, 2))
-    assert "2 classes: class 1 and class 2" in two.summary()
+    assert two.verdict.missed == tuple((c, int((labels == c).sum())) for c in (1, 2))
+    assert "never right on 2 classes: 1 (" in two.summary()
     names = {"classes": ["no", "yes"]}
     pair = Predictions.from_probs(
         np.stack([first, 1 - first], axis=1), (labels > 0).astype(int), metadata=names
     )
     one = calmoe.audit(pair)
     assert one.verdict.missed == (("yes", int((labels > 0).sum())),)
-    assert f"none of the {(labels > 0).sum()} rows of yes" in " ".join(one.summary().split())
+    assert f"never right on class 'yes' ({(labels > 0).sum()} rows)" in " ".join(one.summary().split())

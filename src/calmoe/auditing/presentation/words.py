@@ -5,10 +5,12 @@ No Greek, no jargon: errors are in points of a hundred, shifts are a group that 
 
 import math
 import shlex
+from collections.abc import Mapping
 
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.verdict import FILE, LABELLED, GroupOff, Verdict
+from calmoe.errors import shown
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
@@ -155,12 +157,10 @@ def skill_line(verdict: Verdict) -> str:
 
 
 def _missed(verdict: Verdict) -> str:
-    """Classes that the model never names where it should."""
-    if len(verdict.missed) == 1:
-        ((name, rows),) = verdict.missed
-        return f"It names none of the {rows:,} rows of {name}."
-    names = listed(shortened([name for name, _ in verdict.missed]))
-    return f"It names no row of {len(verdict.missed)} classes: {names}."
+    """Classes on which the model is never right."""
+    classes = [f"{shown(name, 60)} ({many(rows, 'row')})" for name, rows in verdict.missed]
+    what = "class" if len(classes) == 1 else f"{len(classes)} classes:"
+    return f"It is never right on {what} {listed(shortened(classes))}."
 
 
 def groups_line(verdict: Verdict) -> str | None:
@@ -328,23 +328,33 @@ def _left_to_check(verdict: Verdict) -> str:
 
 def command(verdict: Verdict, file: str | None = None) -> str:
     """The recommended command, for this file."""
-    return _for_file(verdict.action.command, file)
+    return _filled(verdict.action.command, {FILE: file} if file else {})
 
 
 def commands(verdict: Verdict, file: str | None = None, model: str | None = None) -> list[str]:
     """The recommended command; where it needs predictions of a known model, first the one that makes them."""
-    asked = verdict.action.command
-    needed = [name for name in DATA if name in asked]
+    needed = [place for place in DATA if _asks_for(verdict, place)]
     if model is None or not needed:
-        return [_for_file(asked, file)]
+        return [command(verdict, file)]
     data = DATA[needed[0]]
     made = f"{data.partition('_')[0].lower()}-predictions.csv"
     predict = f"calmoe predict {shlex.quote(model)} {data} --out {made}"
-    return [predict, _for_file(asked.replace(needed[0], made), file)]
+    return [predict, _filled(verdict.action.command, {needed[0]: made} | ({FILE: file} if file else {}))]
 
 
-def _for_file(command: str, file: str | None) -> str:
-    return command.replace(FILE, shlex.quote(file)) if file else command
+def _asks_for(verdict: Verdict, place: str) -> bool:
+    return _filled(verdict.action.command, {place: ""}) != verdict.action.command
+
+
+def _filled(command: str, values: Mapping[str, str]) -> str:
+    """The command with a value in each place; a class after --of may be called like a place.
+
+    >>> _filled("calmoe audit FILE --of FILE", {"FILE": "my rows.csv"})
+    "calmoe audit 'my rows.csv' --of FILE"
+    """
+    words = shlex.split(command)
+    pairs = zip(["", *words], words, strict=False)
+    return shlex.join(word if before == "--of" else values.get(word, word) for before, word in pairs)
 
 
 def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
@@ -359,7 +369,7 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
         ("NEW_PREDICTIONS", "new data, labels not needed"),
         (LABELLED, "labelled rows from there"),
     ):
-        if name in verdict.action.command:
+        if _asks_for(verdict, name):
             predict = f"calmoe predict MODEL DATA --out {name}"
             return f"What are {name}?", f"What the same model says about {rows}:", predict
     return None

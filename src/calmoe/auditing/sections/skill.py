@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LITTLE = 0.05  # a share of the base rates' log loss: less is next to nothing
 RANKED = 0.65  # an AUROC below this is next to chance
-NOTABLE = 10  # rows of a class: if the model names none of them, that is no accident
+SELDOM = 0.3  # a class whose rows the model surely gets right less often is missed, if it gets none right
 Worth = Literal["useful", "spoiled", "little", "none", "not decided"]
 
 
@@ -38,7 +38,7 @@ class Skill:
     paired row by row. nll, base_nll: log loss of the model and of the base rates; log_skill is 1 less their
     ratio, 1 for perfect and 0 for no skill, minus infinity where a label has probability zero (`impossible`
     rows). auroc, average_precision: of class `positive`; None where no class is the positive one. missed:
-    classes of `NOTABLE` rows and more of which the model names none, and how many rows they have. For of=c
+    the classes that the model is never right on, where they have rows enough to tell, and how many. For of=c
     all of it concerns "the label is c", and no class is missed.
     """
 
@@ -113,17 +113,22 @@ def skill(predictions: Predictions, *, of: Of = "top", level: float = LEVEL) -> 
         base_rate=None if ones is None else float(ones.mean()),
         auroc=None if ones is None or scores is None else auroc(scores, ones, level),
         average_precision=None if ones is None or scores is None else average_precision(scores, ones, level),
-        missed=missed(np.bincount(labels), np.bincount(labels, hits)) if of == "top" else (),
+        missed=missed(np.bincount(labels), np.bincount(labels, hits), level) if of == "top" else (),
     )
 
 
-def missed(counts: np.ndarray, hits: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """Classes that the model never names where it should, with their rows; counts, hits: of each label. [C]
+def missed(counts: np.ndarray, hits: np.ndarray, level: float) -> tuple[tuple[int, int], ...]:
+    """Classes without a hit, with their rows; counts, hits: of each label. [C]
 
-    >>> missed(np.array([90, 12, 3]), np.array([80, 0, 0]))
+    Each has so many rows that a model that is right on `SELDOM` of them would have had a hit: for all
+    classes together this holds with probability `level`.
+
+    >>> missed(np.array([90, 12, 3]), np.array([80, 0, 0]), level=0.95)
     ((1, 12),)
     """
-    return tuple((int(c), int(counts[c])) for c in np.flatnonzero((counts >= NOTABLE) & (hits == 0)))
+    comparisons = max(1, int((counts > 0).sum()))
+    enough = (1 - SELDOM) ** counts <= (1 - level) / comparisons
+    return tuple((int(c), int(counts[c])) for c in np.flatnonzero(enough & (hits == 0)))
 
 
 def _log_skill(losses: np.ndarray, base: np.ndarray, level: float) -> Estimate:

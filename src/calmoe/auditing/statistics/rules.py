@@ -97,12 +97,12 @@ def _path(tree: object, leaf: int, names: list[str], questions: list[str]) -> st
         above = parent[node]
         bounds.setdefault((int(feature[above]), int(left[above]) == node), float(threshold[above]))
         node = above  # upward from the leaf: tightest first
-    answers = [at for at in bounds if at[0] < len(questions)]
-    answered = {questions[at] for at, no in answers if not no}
+    answered = {questions[at] for at, upper in bounds if at < len(questions) and not upper}
     words = []
     for (at, upper), value in reversed(bounds.items()):
-        if (at, upper) not in answers:
-            words.append(f"{names[at]} {'≤' if upper else '>'} {value:.3g}".replace("-", "−"))
+        if at >= len(questions):
+            bound = f"{value:.3g}".replace("-", "−")
+            words.append(f"{names[at]} {'≤' if upper else '>'} {bound}")
         elif not upper:
             words.append(names[at])
         elif questions[at] not in answered:

@@ -104,7 +104,7 @@ def _skill(sampled: Skill, labels: np.ndarray, top: bool, level: float) -> Skill
         log_skill=_log_skill(labels, base, nll, expected, level),
         impossible=impossible,
         base_rate=None if sampled.positive is None else float(counts[-1]) / rows,
-        missed=missed(counts, hits) if top else (),
+        missed=missed(counts, hits, level) if top else (),
     )
 
 
