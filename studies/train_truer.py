@@ -1,9 +1,10 @@
 """Train what the study of truer probabilities still lacks, several trainings at a time, until time is up."""
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -120,13 +121,15 @@ def train_truer(
     ]
     to.mkdir(parents=True, exist_ok=True)
     deadline, lock = time.monotonic() + limit, Lock()
+    # each compiles on its share of the cores: workers of torch.compile that die leave it waiting for ever
+    share = {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
 
     def train(piece: Piece) -> None:
         left = deadline - time.monotonic()
         if left <= 0:
             return
         started = time.monotonic()
-        code = _run(dataset, piece, common, to / piece.name, data, left)
+        code = _run(dataset, piece, common, to / piece.name, data, left, share | os.environ)
         ended = "hung and was killed" if code is None else f"rc {code}"
         print(f"{piece.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
         began = (to / piece.name / "spec.json").exists()
@@ -164,7 +167,13 @@ def lacking(grid: Grid, rows: Path, wanted: Sequence[str]) -> Iterator[Piece]:
 
 
 def _run(
-    dataset: str, piece: Piece, settings: Sequence[str], folder: Path, data: Path | None, left: float
+    dataset: str,
+    piece: Piece,
+    settings: Sequence[str],
+    folder: Path,
+    data: Path | None,
+    left: float,
+    environment: Mapping[str, str],
 ) -> int | None:
     """`calmoe run` in a process of its own, and its exit code; None if it hung and was killed.
 
@@ -180,7 +189,12 @@ def _run(
     try:
         with log.open("wb") as lines:  # written as they come, so that they show where a training hangs
             code = subprocess.run(
-                command, stdout=lines, stderr=subprocess.STDOUT, timeout=left + GRACE, check=False
+                command,
+                stdout=lines,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                timeout=left + GRACE,
+                check=False,
             ).returncode
     except subprocess.TimeoutExpired:
         return None
