@@ -29,8 +29,14 @@ UNCERTAIN = {
     "numbers beside named columns": (
         {"prob_cat": P[:, 0], "prob_dog": P[:, 1], "label": Y},
         {},
-        "no probability columns",
+        "no column of labels has these classes",
     ),
+    "named columns whose labels have another name": (
+        {"prob_no": P[:, 0], "prob_yes": P[:, 1], "plan": NAMES[Y]},
+        {},
+        "with --label",
+    ),
+    "no probabilities at all": ({"age": P[:, 0], "label": Y}, {}, "no probability columns"),
     "three labels and one score": (
         {"y_score": P[:, 1], "y": np.arange(len(Y)) % 3},
         {"label": "y"},

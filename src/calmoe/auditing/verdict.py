@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from calmoe.auditing.sections.groups import Group, Side, judged, side_of
-from calmoe.auditing.sections.skill import Worth
+from calmoe.auditing.sections.skill import LITTLE, Skill, Worth
 from calmoe.auditing.statistics.demonstration import quoted
 from calmoe.auditing.statistics.estimates import Estimate, normal
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
@@ -93,7 +93,7 @@ class Verdict:
         balance: E[Y − f].
         rate: E[Y].
         confidence: The mean of f.
-        worth: As `Skill.worth`.
+        worth: As `Skill.worth`; but "spoiled" where the recommended repair brings skill to light.
         accuracy: How often the predicted class is right.
         majority: How often the most frequent class is.
         gain: The accuracy less that.
@@ -181,6 +181,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
     mended = read_repair(report)
+    worth = judge_worth(skill, mended)
     return Verdict(
         rows=report.rows,
         judged=report.judged,
@@ -193,7 +194,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         balance=aggregate.balance,
         rate=aggregate.accuracy,
         confidence=aggregate.accuracy.value - aggregate.balance.value,
-        worth=skill.worth,
+        worth=worth,
         accuracy=skill.accuracy,
         majority=skill.majority,
         gain=skill.gain,
@@ -215,7 +216,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         out_of_order=report.out_of_order,
         elsewhere=read_target(report),
         mended=mended,
-        action=_action(report, truth, off, hidden, steadiness, mended),
+        action=_action(report, truth, worth, off, hidden, steadiness, mended),
     )
 
 
@@ -231,6 +232,17 @@ def judge_truth(ece: Estimate, balance: Estimate, level: float) -> Truth:
     """
     states: dict[str, Truth] = {"off": "off", "may be true": "may be true", "too few rows": "not decided"}
     return states[judged(ece, normal(balance.value, balance.standard_error, (1 + level) / 2))]
+
+
+def judge_worth(skill: Skill, mended: Mended | None) -> Worth:
+    """As the skill says; but a model that beats the base rates once it is repaired knows something.
+
+    Not one that is surely right less often than the most frequent class: there something else is wrong.
+    """
+    repaired = mended is not None and mended.loss_after < (1 - LITTLE) * skill.base_nll
+    if skill.worth in ("little", "none") and repaired and skill.gain.high >= 0:
+        return "spoiled"
+    return skill.worth
 
 
 def groups_off(groups: Sequence[Group]) -> tuple[GroupOff, ...]:
@@ -250,6 +262,7 @@ def groups_off(groups: Sequence[Group]) -> tuple[GroupOff, ...]:
 def _action(
     report: "AuditReport",
     truth: Truth,
+    worth: Worth,
     off: tuple[GroupOff, ...],
     hidden: Hiding,
     steadiness: Steadiness,
@@ -259,7 +272,7 @@ def _action(
     judged = "" if report.judged == "top" else f" --of {shlex.quote(str(report.judged))}"
     if report.out_of_order:
         return Action("order", f"calmoe audit {FILE}{judged}")
-    if report.skill.worth in ("little", "none"):
+    if worth in ("little", "none"):
         return Action("train", "calmoe train DATA --label LABEL")
     if mended is not None:
         return Action("repair", f"calmoe repair {FILE}{judged} --out calibrator.json")

@@ -266,6 +266,13 @@ class _Reading:
             return "no probabilities, but logits: say so with --logits"
         if self.parts.arrays:
             return f"no probabilities: expected `log_probs` or `probs`{said}; name yours with --probs"
+        for prefix in PREFIXES:
+            alike = [name for name in self.parts.columns if name.startswith(prefix)]
+            if len(alike) > 1:
+                return (
+                    f"{listed(alike)} may be probabilities, but no column of labels has these classes: name "
+                    "it with --label, or the probabilities with --probs"
+                )
         return (
             "no probability columns: expected `prob_0`, `prob_1`, … (and `label`), columns named like the "
             f"labels, or `y_score`{said}; name yours with --probs (and --label); raw data? first run "

@@ -128,3 +128,18 @@ def test_the_summary_says_which_classes_are_missed():
     one = calmoe.audit(pair)
     assert one.verdict.missed == (("yes", int((labels > 0).sum())),)
     assert f"never right on class 'yes' ({(labels > 0).sum()} rows)" in " ".join(one.summary().split())
+
+
+def test_a_repair_that_brings_skill_to_light_comes_before_a_new_model():
+    random = np.random.default_rng(0)
+    truth = random.dirichlet([6, 1, 0.5], 600)
+    labels = np.array([random.choice(3, p=row) for row in truth])
+    sharp = truth**6 + 1e-9
+    sure = Predictions.from_probs(sharp / sharp.sum(1, keepdims=True), labels)
+    verdict = calmoe.audit(sure).verdict
+    assert skill(sure).worth == "none"  # as it is, the base rates do better
+    assert (verdict.worth, verdict.action.kind) == ("spoiled", "repair")
+    assert verdict.mended.loss_after < 0.95 * skill(sure).base_nll
+    knows_nothing = Predictions.from_probs(sharp[::-1] / sharp[::-1].sum(1, keepdims=True), labels)
+    verdict = calmoe.audit(knows_nothing).verdict
+    assert (verdict.worth, verdict.action.kind) == ("none", "train")

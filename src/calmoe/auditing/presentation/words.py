@@ -83,7 +83,8 @@ def headline(verdict: Verdict) -> str:
             "not decided": "Too few rows tell whether the probabilities are true",
         }[verdict.truth]
         joint = "and" if verdict.truth == "off" else "but"
-        return f"{quality}, {joint} the model is next to useless: it knows hardly more than the base rates."
+        more = "no more" if verdict.worth == "none" else "hardly more"
+        return f"{quality}, {joint} the model is next to useless: it knows {more} than the base rates."
     if verdict.truth == "not decided":
         verb = "is" if verdict.rows == 1 else "are"
         return f"{many(verdict.rows, 'row')} {verb} too few to tell whether the probabilities are true."
@@ -147,7 +148,9 @@ def skill_line(verdict: Verdict) -> str:
         text += f". AUROC {decimal(verdict.auroc.value, 2)} (0.5 is chance, 1 perfect)"
     worth = {
         "useful": "Some: it tells rows apart, but is right no more often" if no_more else "Useful",
-        "spoiled": "Useful by its ranking, but its probabilities are worse than the base rates",
+        "spoiled": "Useful once repaired"
+        if verdict.mended
+        else "Useful by its ranking, but its probabilities are worse than the base rates",
         "little": "Next to none",
         "none": "None: the base rates do better",
         "not decided": "Not decided",
@@ -295,7 +298,7 @@ def action_line(verdict: Verdict) -> str:
             f"{points(then.high)} at most.{_left_to_check(verdict)}"
         )
     if kind == "train":
-        return "Train a better model: no repair of probabilities adds knowledge."
+        return "Train a better model, with more rows or columns: no repair of probabilities adds knowledge."
     if kind == "collect" and verdict.truth == "off":
         few = "rows" if verdict.rows < FEWEST_TO_LEARN else "errors"
         return f"{_reliance(verdict)}. Label more rows and audit again: there are too few {few} for a repair."
