@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from calmoe.errors import InputError, check_known
+from calmoe.experiments.engines.processes import compile_share
 from calmoe.experiments.run import Run
 from calmoe.experiments.spec import parse_seeds
 from studies.pack import save_packed
@@ -71,7 +72,9 @@ def train_truer(
     weights: Annotated[Path | None, typer.Option(help="Pretrained weights.")] = None,
     limit: Annotated[
         float,
-        typer.Option(help="Seconds after which nothing new begins; what runs on for 300 more is killed."),
+        typer.Option(
+            help=f"Seconds after which nothing new begins; what runs on for {GRACE:g} more is killed."
+        ),
     ] = 3600.0,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings at a time.")] = 1,
     methods: Annotated[str | None, typer.Option(help="Only these, such as vanilla,sharp.")] = None,
@@ -121,15 +124,14 @@ def train_truer(
     ]
     to.mkdir(parents=True, exist_ok=True)
     deadline, lock = time.monotonic() + limit, Lock()
-    # each compiles on its share of the cores: workers of torch.compile that die leave it waiting for ever
-    share = {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
+    environment = {**os.environ, **compile_share(jobs)}
 
     def train(piece: Piece) -> None:
         left = deadline - time.monotonic()
         if left <= 0:
             return
         started = time.monotonic()
-        code = _run(dataset, piece, common, to / piece.name, data, left, share | os.environ)
+        code = _run(dataset, piece, common, to / piece.name, data, left, environment)
         ended = "hung and was killed" if code is None else f"rc {code}"
         print(f"{piece.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
         began = (to / piece.name / "spec.json").exists()

@@ -5,7 +5,7 @@ from matplotlib import rc_context
 from calmoe.metrics import reliability
 from calmoe.models.card import Card
 from calmoe.own_data.parts import HELD_OUT, Labelled
-from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids, scores
+from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids
 from calmoe.render.drawing import FULL, STYLE, Drawn, new_figure, rendered
 from calmoe.render.page import Code, Page, Picture, Point, Section, footer
 from calmoe.render.plots import plot_reliability
@@ -17,7 +17,6 @@ def make_page(
 ) -> str:
     """The whole page as HTML."""
     ours = next(row for row in rows if row.ours)
-    others = [row for row in rows if row.name in card.baselines]
     grid, small = group_grid(ours.parts[HELD_OUT]), few_notes(data)
     sections = [
         Section(
@@ -35,7 +34,7 @@ def make_page(
         title=f"A model for {card.label or card.dataset}",
         subtitle=f"{card.method}, trained on {many(card.rows, 'row')} of {card.dataset}",
         summary=[
-            Point("Result", f"{card.worth[:1].upper()}{card.worth[1:]}. {_result(ours, others)}"),
+            Point("Result", f"{card.worth[:1].upper()}{card.worth[1:]}. {_result(ours, card)}"),
             Point("Data", bullets=[*said, *notes]),
             Point(
                 "Next",
@@ -56,14 +55,14 @@ def make_page(
     return page.html()
 
 
-def _result(ours: Row, baselines: list[Row]) -> str:
+def _result(ours: Row, card: Card) -> str:
     """Our scores beside those of the baseline with the lowest log loss, on each part."""
     sentences = []
-    for part, predictions in ours.parts.items():
-        told = {row.name: scores(row.parts[part]) for row in baselines}
-        best = min(told, key=lambda name: told[name]["log_loss"])
+    for part in ours.parts:
+        best = min(card.baselines, key=lambda name: card.baselines[name][part]["log_loss"])
         where = "On rows held out" if part == HELD_OUT else "On the shift"
-        sentences.append(f"{where}: {_told(scores(predictions))}; {best.lower()} has {_told(told[best])}.")
+        own, other = _told(card.scores[part]), _told(card.baselines[best][part])
+        sentences.append(f"{where}: {own}; {best.lower()} has {other}.")
     return " ".join(sentences)
 
 

@@ -130,7 +130,9 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
 
             rows += compare(model, data, spec, where, console)
         ours = next(row for row in rows if row.ours)
-        model.card = make_card(model, data, spec, session(where)["commit"] or "", ours, baselines)
+        worth = worth_sentences(ours, baselines)
+        commit = session(where)["commit"] or ""
+        model.card = make_card(model, data, spec, commit, ours, baselines, "; ".join(worth))
         keys = data.source.keys(data.source.columns)
         model.taught = Taught.of(keys[data.parts.fit], keys[data.parts.held_out])
         command = legible(shlex.join(["calmoe", "train", spec.data.name, *options(spec)]))
@@ -142,7 +144,7 @@ def train(spec: TrainSpec, device: str, console: Console, say: Callable[[str], N
     groups = group_grid(ours.parts[HELD_OUT])
     grids = [*score_grids(rows, data.rare), *([groups] if groups else [])]
     own = _weights(model, ours.parts[HELD_OUT]) if isinstance(model, TableModel) else _network(model, spec)
-    notes = [ECE_NOTE, *own, *_expected(model.card), *few_notes(data), *worth_sentences(ours, baselines)]
+    notes = [ECE_NOTE, *own, *_expected(model.card), *few_notes(data), *worth]
     return Trained(model, grids, notes, len(data.parts.held_out))
 
 
@@ -199,7 +201,13 @@ def _bar(console: Console) -> Iterator[None]:
 
 
 def make_card(
-    model: Model, data: Labelled, spec: TrainSpec, commit: str, ours: Row, baselines: list[Row]
+    model: Model,
+    data: Labelled,
+    spec: TrainSpec,
+    commit: str,
+    ours: Row,
+    baselines: list[Row],
+    worth: str,
 ) -> Card:
     def judged(row: Row) -> Scores:
         return {part: scores(predictions, data.rare) for part, predictions in row.parts.items()}
@@ -223,7 +231,7 @@ def make_card(
         settings=settings | {"split": split},
         scores=model.card.scores | judged(ours),
         baselines={row.name: judged(row) for row in baselines},
-        worth="; ".join(worth_sentences(ours, baselines)),
+        worth=worth,
         calmoe=calmoe.__version__,
         commit=commit,
         date=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -336,7 +336,7 @@ def command(verdict: Verdict, file: str | None = None) -> str:
 
 def commands(verdict: Verdict, file: str | None = None, model: str | None = None) -> list[str]:
     """The recommended command; where it needs predictions of a known model, first the one that makes them."""
-    needed = [place for place in DATA if _asks_for(verdict, place)]
+    needed = [word for word, is_place in _words(verdict.action.command) if is_place and word in DATA]
     if model is None or not needed:
         return [command(verdict, file)]
     data = DATA[needed[0]]
@@ -345,19 +345,19 @@ def commands(verdict: Verdict, file: str | None = None, model: str | None = None
     return [predict, _filled(verdict.action.command, {needed[0]: made} | ({FILE: file} if file else {}))]
 
 
-def _asks_for(verdict: Verdict, place: str) -> bool:
-    return _filled(verdict.action.command, {place: ""}) != verdict.action.command
-
-
 def _filled(command: str, values: Mapping[str, str]) -> str:
-    """The command with a value in each place; a class after --of may be called like a place.
+    """The command with a value in each place that has one.
 
     >>> _filled("calmoe audit FILE --of FILE", {"FILE": "my rows.csv"})
     "calmoe audit 'my rows.csv' --of FILE"
     """
+    return shlex.join(values.get(word, word) if is_place else word for word, is_place in _words(command))
+
+
+def _words(command: str) -> list[tuple[str, bool]]:
+    """The words of a command, and whether each may be a place: a class after --of is none."""
     words = shlex.split(command)
-    pairs = zip(["", *words], words, strict=False)
-    return shlex.join(word if before == "--of" else values.get(word, word) for before, word in pairs)
+    return [(word, before != "--of") for before, word in zip(["", *words[:-1]], words, strict=True)]
 
 
 def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
@@ -372,7 +372,7 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
         ("NEW_PREDICTIONS", "new data, labels not needed"),
         (LABELLED, "labelled rows from there"),
     ):
-        if _asks_for(verdict, name):
+        if (name, True) in _words(verdict.action.command):
             predict = f"calmoe predict MODEL DATA --out {name}"
             return f"What are {name}?", f"What the same model says about {rows}:", predict
     return None

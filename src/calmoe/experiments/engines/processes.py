@@ -152,8 +152,13 @@ def _gpus() -> list[str]:
 
 def _on_gpu(gpu: str, workers: int) -> dict[str, str]:
     """The environment of a worker on this GPU; to compile, it has its share of the cores."""
+    return {"CUDA_VISIBLE_DEVICES": gpu, **compile_share(workers)}
+
+
+def compile_share(workers: int) -> dict[str, str]:
+    """The environment of one of so many trainings that compile at once; a setting from outside stays."""
     threads = os.environ.get("TORCHINDUCTOR_COMPILE_THREADS", str(max(1, _cores() // workers)))
-    return {"CUDA_VISIBLE_DEVICES": gpu, "TORCHINDUCTOR_COMPILE_THREADS": threads}
+    return {"TORCHINDUCTOR_COMPILE_THREADS": threads}
 
 
 def _cores() -> int:
