@@ -16,18 +16,26 @@ from torch import Tensor
 
 from calmoe.arrays import Array, as_numpy, as_tensor
 from calmoe.errors import InputError, about, shown
-from calmoe.files import is_utf8, write_whole
+from calmoe.files import write_whole
 from calmoe.formats import FORMAT, NOTE, Table, read_table
 from calmoe.formats.writing import KINDS as TABLES
 from calmoe.formats.writing import Answers, write_table
 from calmoe.mixture import MixtureOutput, combine
+from calmoe.prediction_checks import (
+    check_group,
+    check_labels,
+    check_log_probs,
+    check_mappings,
+    check_parts,
+    check_probs,
+    group_column,
+    whole_numbers,
+)
 from calmoe.validation import unique_keys
 
 __all__ = ["Predictions"]
 
 LOGS = {"probs": "log_probs", "routing": "log_routing", "expert_probs": "expert_log_probs"}
-ROWS = 2**18
-"""Rows that are checked at a time."""
 LONGEST_NAME = 60
 """Characters of a name that tables and figures show."""
 
@@ -59,11 +67,11 @@ class Predictions:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_mappings(self.groups, self.metadata)
-        columns = {name: _column(name, values) for name, values in self.groups.items()}
+        check_mappings(self.groups, self.metadata)
+        columns = {name: group_column(name, values) for name, values in self.groups.items()}
         object.__setattr__(self, "groups", columns)
         if self.labels is not None:
-            object.__setattr__(self, "labels", _whole_numbers(as_tensor(self.labels)))
+            object.__setattr__(self, "labels", whole_numbers(as_tensor(self.labels)))
         self._check()
 
     @classmethod
@@ -222,100 +230,16 @@ class Predictions:
         return Answers(probs, routing, experts, labels, self.groups, classes=names, spoken=names)
 
     def _check(self) -> None:
-        _check_shapes(self.output._asdict())
+        check_parts(self.output._asdict())
         n, classes = self.output.log_probs.shape
         if n == 0:
             raise InputError("there are no rows")
         for name, logs in self.output._asdict().items():
-            if not logs.is_floating_point():
-                raise InputError(f"{name} must hold floating-point numbers, not {logs.dtype}")
-            remedy = "give log-probabilities (log_softmax of logits)"
-            _check_sums(name, _sums_of_logs(logs), remedy)
+            check_log_probs(name, logs)
         if self.labels is not None:
-            _check_labels(self.labels, n, classes)
+            check_labels(self.labels, n, classes)
         for name, column in self.groups.items():
-            plain = column.dtype.kind in "biuf" and column.itemsize <= 8
-            if column.shape != (n,) or not (plain or column.dtype.kind == "U"):
-                raise InputError(
-                    f"group column {shown(name)} must hold {n} booleans, numbers or strings, not shape "
-                    f"{list(column.shape)} of {column.dtype}"
-                )
-            _check_text(name, "".join([name, *(column.tolist() if column.dtype.kind == "U" else ())]))
-
-
-def _check_mappings(groups: Any, metadata: Any) -> None:
-    if not isinstance(groups, dict) or not all(isinstance(name, str) and name for name in groups):
-        raise InputError("groups must be a dict: columns of length N by their names")
-    if not isinstance(metadata, dict):
-        raise InputError(f"metadata must be a dict, not {type(metadata).__name__}")
-
-
-def _check_text(name: str, text: str) -> None:
-    """Refuse what a column of text cannot hold."""
-    if not is_utf8(text):
-        raise InputError(
-            f"group column {shown(name)} holds half of a surrogate pair, which is no character: "
-            "write the text again as UTF-8"
-        )
-    if "\0" in text:
-        raise InputError(f"group column {shown(name)} holds a NUL character: take it out")
-
-
-def _check_shapes(parts: dict[str, Tensor]) -> None:
-    """Refuse shapes other than [N, C], [N, K], [N, K, C], or the last two alone; parts: by own names."""
-    shapes = [tuple(part.shape) for part in parts.values()]
-    *probs, routing, experts = shapes
-    if len(experts) == 3 and routing == experts[:2] and probs in ([], [(experts[0], experts[2])]):
-        return
-    given = ", ".join(f"{name} {list(part.shape)}" for name, part in parts.items())
-    expected = ", ".join(["[N, C]", "[N, K]", "[N, K, C]"][-len(parts) :])
-    raise InputError(f"shapes disagree: {given}; expected {expected}")
-
-
-def _check_sums(name: str, sums: Tensor, remedy: str, tolerance: float = 1e-3) -> None:
-    """Refuse sums of probabilities, [N] or [N, K], that are NaN or not 1."""
-    if ((sums - 1).abs() <= tolerance).all():
-        return
-    sums = sums[:, None].flatten(1)
-    missing = sums.isnan().any(dim=1)
-    if missing.any():
-        raise InputError(f"{name} has NaN in {int(missing.sum())} rows, first in row {_first(missing)}")
-    gaps = (sums - 1).abs()
-    off = (gaps > tolerance).any(dim=1)
-    if off.any():
-        row = _first(off)
-        worst = sums[row, gaps[row].argmax()]
-        raise InputError(
-            f"{name}: probabilities sum to {worst:.4g} in row {row}, not 1 ({int(off.sum())} such rows): "
-            f"{remedy}"
-        )
-
-
-def _sums(probs: Tensor) -> Tensor:
-    """Sums over the last axis in double precision, some rows at a time to save memory."""
-    return torch.cat([part.double().sum(dim=-1) for part in probs.split(ROWS)])
-
-
-def _sums_of_logs(logs: Tensor) -> Tensor:
-    return torch.cat([part.double().exp().sum(dim=-1) for part in logs.split(ROWS)])
-
-
-def _check_labels(labels: Tensor, n: int, classes: int) -> None:
-    if labels.shape != (n,):
-        raise InputError(f"labels must be {n} integers, not shape {list(labels.shape)}")
-    outside = (labels < 0) | (labels >= classes)
-    if outside.any():
-        row = _first(outside)
-        counted = (int(labels.min()), int(labels.max())) == (1, classes)
-        begin_at_one = ": classes are counted from 0, subtract 1" if counted else ""
-        raise InputError(
-            f"labels must lie between 0 and {classes - 1}: row {row} has {int(labels[row])} "
-            f"({int(outside.sum())} such rows){begin_at_one}"
-        )
-
-
-def _first(mask: Tensor) -> int:
-    return int(mask.nonzero()[0, 0])
+            check_group(name, column, n)
 
 
 def assemble(table: Table) -> Predictions:
@@ -338,7 +262,7 @@ def _assemble(table: Table) -> Predictions:
     if (names[1] in parts) != (names[2] in parts):
         raise InputError("routing and experts come together: give both or neither")
     if names[1] in parts:
-        _check_shapes(parts)
+        check_parts(parts)
     elif names[0] in parts and parts[names[0]].ndim != 2:
         shape = list(parts[names[0]].shape)
         raise InputError(f"{names[0]} must be [N, C], a row per example, a column per class, not {shape}")
@@ -363,49 +287,5 @@ def _logs(name: str, values: Tensor) -> Tensor:
     values = values.to(torch.promote_types(values.dtype, torch.float32))  # half is too coarse for a logarithm
     if name in LOGS.values():
         return values
-    low, high = values.aminmax()
-    if not (low >= -1e-6 and high <= 1 + 1e-6):
-        outside = ((values < -1e-6) | (values > 1 + 1e-6)).flatten(1).any(dim=1)
-        if outside.any():  # otherwise it is NaN, and the check of the sums says so
-            raise InputError(
-                f"{name} must lie between 0 and 1, row {_first(outside)} does not: give the softmax of "
-                "logits, the exp of logarithms, a hundredth of percentages"
-            )
-    _check_sums(name, _sums(values), "normalise them, or give more decimals")
+    check_probs(name, values)
     return values.clamp(0, 1).log_()
-
-
-def _whole_numbers(labels: Tensor) -> Tensor:
-    if labels.dtype == torch.bool or labels.is_complex():
-        kind = "booleans" if labels.dtype == torch.bool else "complex numbers"
-        raise InputError(f"labels must be whole numbers (class indices from 0), not {kind}")
-    numbers = labels.double().flatten()
-    odd = (numbers != numbers.round()) | ~(numbers.abs() < 2**53)  # NaN too
-    if odd.any():
-        row = _first(odd)
-        value = "a number too large" if numbers[row].abs() >= 2**53 else f"{numbers[row]:g}"
-        raise InputError(f"labels must be whole numbers (class indices from 0): row {row} has {value}")
-    return labels.long()
-
-
-def _column(name: str, values: Any) -> np.ndarray:
-    """A group column as a NumPy array; pandas' objects become strings or booleans where all of them are."""
-    if isinstance(values, Tensor):
-        return as_numpy(values)
-    try:
-        column = np.asarray(values)
-        if column.dtype.kind == "S":
-            return np.char.decode(column, "utf-8")
-        if isinstance(values, np.ndarray) and column.dtype != object:
-            return column.astype(column.dtype.newbyteorder("="), copy=False)
-        objects = np.asarray(values, dtype=object)
-    except UnicodeDecodeError:
-        raise InputError(f"group column {shown(name)} holds bytes that are not UTF-8: give strings") from None
-    except (TypeError, ValueError):
-        raise InputError(
-            f"group column {shown(name)} must hold booleans, numbers or strings, one a row"
-        ) from None
-    kinds = {type(value) for value in objects.flat}
-    if kinds == {str}:
-        _check_text(name, "".join(objects.flat))  # NumPy drops a NUL at the end
-    return np.array(objects.tolist()) if column.dtype == object and kinds in ({str}, {bool}) else column

@@ -27,7 +27,8 @@ def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: floa
     """Set `.grad` to the gradient at w + ρ g / ‖g‖, and return the objective at the weights w.
 
     Gradients of earlier calls are dropped. Buffers, such as the statistics of batch norm, move in the first
-    pass only. A gradient that is zero or not finite moves nothing: the second pass is then as the first.
+    pass only. Where the gradient is zero everywhere, nothing moves. If it is not finite, what this leaves in
+    `.grad` is not finite either, as GradScaler expects.
 
     Args:
         objective: A function that returns the objective of the whole batch. It is called twice. Or it calls

@@ -18,6 +18,7 @@ import numpy as np
 from calmoe.arrays import plain
 from calmoe.auditing.audit_report import AuditReport
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.event import judge
 from calmoe.auditing.statistics.estimates import NONE, Estimate, binned_gap, mean
 from calmoe.auditing.verdict import Verdict
 from calmoe.defaults import LEVEL
@@ -94,7 +95,7 @@ def compare(
         raise InputError("the reports judge different events: audit all models with the same `of`")
     labels = [given.known_labels.numpy() for given, _ in models.values()]
     paired = same_rows and all(np.array_equal(labels[0], other) for other in labels[1:])
-    losses = {name: _losses(given) for name, (given, _) in models.items()}
+    losses = {name: judge(given, "top").losses for name, (given, _) in models.items()}
     best = min(losses, key=lambda name: float(losses[name].mean()))
     chosen, basis = _choose(models, losses, best, paired, level)
     against = chosen or best
@@ -159,11 +160,6 @@ def _worse(loss: np.ndarray, best: np.ndarray, paired: bool, level: float) -> bo
     return _mean(loss, level).low > _mean(best, level).high
 
 
-def _losses(given: Predictions) -> np.ndarray:
-    gathered = given.output.log_probs.gather(1, given.known_labels[:, None])
-    return np.maximum(-gathered.squeeze(1).double().numpy(), 0.0)
-
-
 def _mean(losses: np.ndarray, level: float) -> Estimate:
     if not np.isfinite(losses).all():
         return Estimate(np.inf, np.inf, np.inf, float("nan"))
@@ -173,7 +169,7 @@ def _mean(losses: np.ndarray, level: float) -> Estimate:
 def _difference(given: Predictions, other: Predictions, report: AuditReport, level: float) -> Difference:
     """Less the other, row by row."""
     rows = [Configurations.of(each, report.of) for each in (given, other)]
-    losses = [_losses(each) for each in (given, other)]
+    losses = [judge(each, "top").losses for each in (given, other)]
     both = np.isfinite(losses[0]) & np.isfinite(losses[1])
     outer = [
         binned_gap(

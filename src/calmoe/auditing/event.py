@@ -1,8 +1,40 @@
 """The event that an audit judges: the predicted class is right, or the label is a certain class."""
 
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
 from calmoe.errors import InputError, check_known, shown
 from calmoe.metrics.checks import Of
+from calmoe.metrics.scores import log_losses
 from calmoe.predictions import Predictions
+
+
+class Judged(NamedTuple):
+    """Of each row: the label, the log loss, and whether the more probable answer is right. [N] each"""
+
+    labels: np.ndarray
+    losses: np.ndarray
+    hits: np.ndarray
+
+
+def judge(predictions: Predictions, of: Of) -> Judged:
+    """of="top": among all classes. of=c: is the label c (1) or another (0)?
+
+    >>> import numpy as np
+    >>> given = Predictions.from_probs(np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]), np.array([0, 1]))
+    >>> judge(given, "top").hits, judge(given, 1).labels, judge(given, 1).losses.round(3)
+    (array([ True, False]), array([0, 1]), array([0.357, 2.303]))
+    """
+    labels, logs = predictions.known_labels, predictions.output.log_probs
+    hits = logs.argmax(dim=1) == labels
+    if of != "top":
+        exact, labels = logs.double(), (labels == of).long()
+        others = exact[:, torch.arange(exact.shape[1]) != of].logsumexp(dim=1)
+        logs = torch.stack([others, exact[:, of]], dim=1)
+        hits = (exact[:, of].exp().clamp(max=1) > 0.5) == (labels == 1)
+    return Judged(labels.numpy(), log_losses(logs, labels).numpy(), hits.numpy())
 
 
 def judged_class(predictions: Predictions, of: Of | str, option: str = "of") -> Of:

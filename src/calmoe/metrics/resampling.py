@@ -218,7 +218,8 @@ def _mean(values: Tensor) -> _Additive:
 
 def _nll(log_probs: Array, labels: Array) -> _Additive:
     """Two features, the finite losses and the infinite rows: 0 x inf never arises."""
-    losses = log_losses(check_log(log_probs, labels))
+    rows = check_log(log_probs, labels)
+    losses = log_losses(rows.probs, rows.labels)
     value = torch.stack([losses.masked_fill(losses.isinf(), 0.0), losses.isinf().double()], 1)
     cell = torch.arange(2).expand(len(losses), 2)
     return _Additive(cell, value, 2, lambda x: np.where(x[:, 1] > 0, np.inf, x[:, 0]))

@@ -46,7 +46,7 @@ def nll(log_probs: Array, labels: Array, weights: Array | None = None) -> float:
         0.6547
     """
     rows = check_log(log_probs, labels, weights)
-    return rows.mean(log_losses(rows))
+    return rows.mean(log_losses(rows.probs, rows.labels))
 
 
 def brier_score(probs: Array, labels: Array, weights: Array | None = None) -> float:
@@ -134,9 +134,9 @@ def hits(rows: Rows) -> Tensor:
     return (rows.probs.argmax(1) == rows.labels).double()
 
 
-def log_losses(rows: Rows) -> Tensor:
-    """-log p_y, [N], from log-probabilities; never below 0."""
-    return -rows.probs.gather(1, rows.labels[:, None]).squeeze(1).double().clamp(max=0)
+def log_losses(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """-log p_y, [N], from log-probabilities [N, C]; never below 0."""
+    return -log_probs.gather(1, labels[:, None]).squeeze(1).double().clamp(max=0)
 
 
 def squared_errors(rows: Rows) -> Tensor:

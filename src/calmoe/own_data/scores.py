@@ -11,7 +11,6 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.statistics.estimates import Estimate, binned_gap, normal, proportion
 from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics import accuracy, brier_score
-from calmoe.metrics.checks import check_log
 from calmoe.metrics.scores import log_losses
 from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
 from calmoe.predictions import Predictions
@@ -66,7 +65,7 @@ def scores(predictions: Predictions, rare: int | None = None) -> dict[str, float
 
 def row_losses(predictions: Predictions) -> np.ndarray:
     """The log loss of each row. [N]"""
-    return log_losses(check_log(predictions.output.log_probs, predictions.known_labels)).numpy()
+    return log_losses(predictions.output.log_probs, predictions.known_labels).numpy()
 
 
 def _ece(predictions: Predictions) -> Estimate:

@@ -9,6 +9,7 @@ from torch import Tensor
 from calmoe.calibration import Calibrator
 from calmoe.metrics.binned import width_bins
 from calmoe.metrics.checks import Of
+from calmoe.metrics.scores import log_losses
 from calmoe.mixture import MixtureOutput
 
 CHUNK = 1 << 16
@@ -49,7 +50,7 @@ def answer(calibrator: Calibrator, output: MixtureOutput, labels: Tensor, of: Of
         top, predicted = logs.max(dim=1)
         right = (predicted == truth).double()
         seen, outcome = (top, right) if of == "top" else (logs[:, of], (truth == of).double())
-        loss = -logs.gather(1, truth[:, None]).squeeze(1).double()
+        loss = log_losses(logs, truth)
         confidence = seen.double().exp().clamp(max=1)
         new = (loss, confidence, outcome, right)
         answers.put(np.arange(start, start + len(truth)), Answers(*(each.numpy() for each in new)))

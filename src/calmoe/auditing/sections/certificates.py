@@ -30,6 +30,7 @@ from calmoe.auditing.statistics.demonstration import RADII, quoted
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.worst_case import Worst, tail, upper_bounds, worst, worst_signed
 from calmoe.defaults import BINS, LEVEL
+from calmoe.metrics.scores import log_losses
 from calmoe.render.grid import Entry, Grid, count, label, number
 from calmoe.render.page import Picture, Point
 
@@ -348,8 +349,7 @@ def _at_most(high: float) -> Entry:
 
 def _compute(material: Material, inside: Inside) -> Findings:
     predictions = material.predictions
-    of_label = predictions.output.log_probs.gather(1, predictions.known_labels[:, None]).squeeze(1)
-    cross_entropy = np.maximum(-of_label.double().numpy(), 0.0)
+    cross_entropy = log_losses(predictions.output.log_probs, predictions.known_labels).numpy()
     certified = certificates(material.configurations, cross_entropy, bins=material.bins, level=material.level)
     return Findings({"certificates": certified})
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from calmoe.auditing.event import judge
 from calmoe.auditing.presentation.numbers import cells, headings, in_words
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
 from calmoe.auditing.statistics.estimates import Estimate, mean, proportion, within
@@ -80,22 +81,11 @@ def skill(predictions: Predictions, *, of: Of = "top", level: float = LEVEL) -> 
     >>> measured.worth, measured.auroc.low > 0.5, measured.log_skill.low > 0
     ('useful', True, True)
     """
-    labels = predictions.known_labels.numpy()
-    log_probs = predictions.output.log_probs
+    labels, losses, hits = judge(predictions, of)
+    classes = predictions.num_classes if of == "top" else 2
     positive = 1 if of == "top" and predictions.num_classes == 2 else None if of == "top" else int(of)
+    log_probs = predictions.output.log_probs
     scores = None if positive is None else log_probs[:, positive].double().exp().clamp(max=1).numpy()
-    if of == "top":
-        classes = predictions.num_classes
-        own = -log_probs.gather(1, predictions.known_labels[:, None]).squeeze(1).double().numpy()
-        hits = (log_probs.argmax(dim=1).numpy() == labels).astype(np.float64)
-    else:
-        assert scores is not None
-        labels, classes = (labels == of).astype(np.int64), 2
-        logs = log_probs.double()
-        others = logs[:, [c for c in range(predictions.num_classes) if c != positive]].logsumexp(dim=1)
-        own = -np.where(labels == 1, logs[:, positive].numpy(), others.numpy())
-        hits = ((scores > 0.5) == (labels == 1)).astype(np.float64)
-    losses = np.maximum(own, 0.0)
     shares = np.bincount(labels, minlength=classes) / len(labels)
     usual, n = int(shares.argmax()), len(labels)
     with np.errstate(divide="ignore"):
@@ -104,7 +94,7 @@ def skill(predictions: Predictions, *, of: Of = "top", level: float = LEVEL) -> 
     return Skill(
         accuracy=proportion(float(hits.mean()), n, level),
         majority=proportion(float(shares[usual]), n, level),
-        gain=within(mean(hits - (labels == usual), level), -1.0, 1.0),
+        gain=within(mean(hits * 1.0 - (labels == usual), level), -1.0, 1.0),
         nll=float(losses.mean()),
         base_nll=float(base.mean()),
         log_skill=_log_skill(losses, base, level),

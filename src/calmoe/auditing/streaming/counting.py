@@ -5,6 +5,7 @@ import torch
 
 from calmoe.auditing.audit_report import farthest_from_experts
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.event import judge
 from calmoe.auditing.statistics.gaps import Cells, cells_of_classes, cells_of_experts, in_cells
 from calmoe.auditing.streaming.from_sums import WeightedGaps
 from calmoe.auditing.streaming.sums import MOST, GroupColumn, Kind, Sums, Tally
@@ -83,21 +84,12 @@ def _tally(seen: Configurations, cell: np.ndarray, size: int) -> Tally:
 
 def _by_label(predictions: Predictions, of: Of) -> np.ndarray:
     """Rows, hits, Σ loss, Σ loss² and infinite losses of each label; of=c: of all others, and of c. [5, L]"""
-    labels, logs = predictions.known_labels, predictions.output.log_probs
-    if of == "top":
-        size, hits = predictions.num_classes, logs.argmax(dim=1) == labels
-        own = logs.gather(1, labels[:, None]).squeeze(1).double()
-    else:
-        exact = logs.double()
-        others = exact[:, [c for c in range(predictions.num_classes) if c != of]].logsumexp(dim=1)
-        labels, size = (labels == of).long(), 2
-        own = torch.where(labels == 1, exact[:, of], others)
-        hits = (exact[:, of].exp().clamp(max=1) > 0.5) == (labels == 1)
-    losses, index = np.maximum(-own.numpy(), 0.0), labels.numpy()
+    labels, losses, hits = judge(predictions, of)
+    size = predictions.num_classes if of == "top" else 2
     finite = np.isfinite(losses)
     kept = np.where(finite, losses, 0.0)
-    parts = (np.ones(len(index)), hits.numpy(), kept, kept**2, ~finite)
-    return np.stack([np.bincount(index, part.astype(np.float64), minlength=size) for part in parts])
+    parts = (np.ones(len(labels)), hits, kept, kept**2, ~finite)
+    return np.stack([np.bincount(labels, part.astype(np.float64), minlength=size) for part in parts])
 
 
 def _by_expert(
