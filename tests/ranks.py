@@ -79,20 +79,28 @@ def work(rank, init_file, results):
     part()
 
 
-def sharpen(rank, init_file, results):
-    """SAM's gradients on each rank's share of the batch, behind DistributedDataParallel."""
+def sharpen(rank, init_file, results, wrapper):
+    """SAM's gradients on each rank's share of the batch: each has the model whole, or in shards."""
     dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=2)
     head, all_x, all_y = problem()
-    ddp = torch.nn.parallel.DistributedDataParallel(head)
+    if wrapper == "DistributedDataParallel":
+        model = torch.nn.parallel.DistributedDataParallel(head)
+    else:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard  # a second to import
+
+        model = fully_shard(head, mesh=init_device_mesh("cpu", (2,)))
     x, y = all_x.split((23, 17))[rank], all_y.split((23, 17))[rank]
     saved = {}
     for name in ("erm", "robust"):
         sharp_gradients(
-            lambda name=name, ddp=ddp: OBJECTIVES[name](ddp(x), y, dist.group.WORLD), head, rho=0.3
+            lambda name=name, model=model: OBJECTIVES[name](model(x), y, dist.group.WORLD), head, rho=0.3
         )
-        saved[name] = [p.grad.clone() for p in head.parameters()]
+        saved[name] = [
+            p.grad.full_tensor() if wrapper == "fully_shard" else p.grad.clone() for p in head.parameters()
+        ]
     torch.save(saved, f"{results}/{rank}.pt")
-    del ddp
+    del model
     part()
 
 

@@ -77,15 +77,16 @@ def test_micro_batches_of_a_tilted_objective_go_by_their_weights():
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12)
 
 
-def test_two_processes_equal_one(tmp_path):
-    on_processes(2, sharpen, (str(tmp_path / "init"), str(tmp_path)))
+@pytest.mark.parametrize("wrapper", ["DistributedDataParallel", "fully_shard"])
+def test_two_processes_equal_one(tmp_path, wrapper):
+    on_processes(2, sharpen, (str(tmp_path / "init"), str(tmp_path), wrapper))
     head, x, y = problem()
     for name, objective in (("erm", ERM()), ("robust", RobustMoE(2.0))):
         expected = reference(head, x, y, objective, 0.3)
         for rank in range(2):
             saved = torch.load(tmp_path / f"{rank}.pt", weights_only=True)[name]
-            for found, gradient in zip(saved, expected, strict=True):
-                torch.testing.assert_close(found, gradient, rtol=1e-9, atol=1e-12)
+            for saved_gradient, gradient in zip(saved, expected, strict=True):
+                torch.testing.assert_close(saved_gradient, gradient, rtol=1e-9, atol=1e-12)
 
 
 def test_batch_norm_moves_once_from_the_unperturbed_pass():
@@ -119,6 +120,46 @@ def test_mixed_precision_and_frozen_and_unused_parameters():
     assert model.unused.grad is None
     assert model.backbone.bias.grad is None
     assert model.backbone.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("around", ["each pass", "both passes"])
+def test_autocast_sees_the_weights_of_each_pass(around):
+    """Autocast keeps copies of the weights until it ends: the second pass must not meet the first one's."""
+    torch.manual_seed(0)
+    model = MixtureClassifier(torch.nn.Linear(20, 64), MixtureHead(64, num_classes=3))
+    x, y = torch.randn(64, 20), torch.randint(3, (64,))
+
+    def in_bfloat16():
+        with torch.autocast("cpu", torch.bfloat16):
+            return plain()
+
+    def plain():
+        return ERM()(model(x), y)
+
+    def gradients():
+        return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+    sharp_gradients(plain, model, rho=2.0)
+    exact = gradients()
+    if around == "each pass":
+        sharp_gradients(in_bfloat16, model, rho=2.0)
+    else:
+        with torch.autocast("cpu", torch.bfloat16):
+            after = plain()
+            sharp_gradients(plain, model, rho=2.0)
+            assert torch.equal(plain(), after)  # nor is a copy of the moved weights left behind
+    assert float((gradients() - exact).norm() / exact.norm()) < 0.03  # 0.3 with the first pass's copies
+
+
+def test_a_radius_of_zero_is_one_plain_pass():
+    head, x, y = problem()
+    passes = []
+    sharp_gradients(lambda: passes.append(1) or ERM()(head(x), y), head, rho=0)
+    assert passes == [1]
+    for parameter, gradient in zip(
+        head.parameters(), torch.autograd.grad(ERM()(head(x), y), list(head.parameters())), strict=True
+    ):
+        assert torch.equal(parameter.grad, gradient)
 
 
 def test_a_gradient_that_is_not_finite_leaves_the_weights():

@@ -12,12 +12,14 @@ True
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from calmoe.arrays import as_number
+from calmoe.errors import InputError
 from calmoe.reducers import Group
 
 __all__ = ["sharp_gradients"]
@@ -34,9 +36,9 @@ def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: floa
         objective: A function that returns the objective of the whole batch. It is called twice. Or it calls
             backward itself, once a micro-batch, and returns what it likes: the gradients that it left are
             then taken. Over several ranks the gradients must be those of the global batch, as
-            DistributedDataParallel leaves them.
+            DistributedDataParallel and FSDP2's fully_shard leave them.
         model: The module whose parameters move.
-        rho: How far the worst point may lie, ρ ≥ 0; 0 is the plain gradient.
+        rho: How far the worst point may lie, ρ ≥ 0; 0 is the plain gradient, in one pass.
 
     Returns:
         The objective at the weights, without a gradient.
@@ -50,10 +52,36 @@ def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: floa
     rho = as_number("rho", rho, least=0)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     value = _gradients_of(objective, parameters)
+    if rho == 0:
+        return value
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    with perturbed(parameters, gradients, rho, list(model.buffers())):
+    weights, directions = ([own_part(tensor) for tensor in tensors] for tensors in (parameters, gradients))
+    with perturbed(weights, directions, rho, list(model.buffers()), _holders(parameters)):
         _gradients_of(objective, parameters)
     return value
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """A rank's part of a tensor in shards (DTensor), at the same address; any other tensor as it is."""
+    tensor = tensor.detach()
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def _holders(parameters: Sequence[Tensor]) -> Group:
+    """The ranks that hold the parts of the parameters; None where every rank holds them whole."""
+    groups = {_holders_of(parameter) for parameter in parameters}
+    if len(groups) > 1:
+        raise InputError("some parameters are in shards and others are not: shard all of them, or none")
+    return groups.pop() if groups else None
+
+
+def _holders_of(parameter: Any) -> Group:
+    if not hasattr(parameter, "placements"):
+        return None
+    dims = [dim for dim, placement in enumerate(parameter.placements) if placement.is_shard()]
+    if len(dims) > 1:
+        raise InputError("parameters are in shards over several dimensions of their mesh: use one")
+    return parameter.device_mesh.get_group(dims[0]) if dims else None
 
 
 def _gradients_of(objective: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -78,6 +106,7 @@ def perturbed(
     Given a process group, each of its ranks has a piece of the parameters and of their gradients.
 
     The buffers are after it as they were before it. Nothing waits for the device: a CUDA graph can hold it.
+    Autocast around all of this would go on with its copies of the weights as they were: it must forget them.
     """
     tensors = [tensor.detach() for tensor in (*parameters, *buffers)]
     before = [torch.empty_like(tensor) for tensor in tensors]
@@ -85,10 +114,12 @@ def perturbed(
     weights = tensors[: len(parameters)]
     moves = ascent([in_layout_of(w, g) for w, g in zip(weights, gradients, strict=True)], rho, group)
     torch._foreach_add_(weights, moves)
+    torch.clear_autocast_cache()
     try:
         yield
     finally:
         copy_all(tensors, before)
+        torch.clear_autocast_cache()
 
 
 @torch.no_grad()

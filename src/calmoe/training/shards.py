@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from calmoe.mixture import MixtureClassifier
 from calmoe.reducers import Group
+from calmoe.sharpness import own_part
 from calmoe.training.ranks import Ranks
 
 
@@ -31,7 +32,7 @@ class Shards:
             fully_shard(module, mesh=self.mesh, reshard_after_forward=True)
 
     def parameters(self, model: nn.Module) -> list[Tensor]:
-        return [_own_part(parameter) for parameter in model.parameters()]
+        return [own_part(parameter) for parameter in model.parameters()]
 
     def gradients(self, model: nn.Module, value: Tensor) -> list[Tensor]:
         """FSDP averages them over the ranks, as `Ranks.average` does, and leaves each rank its part."""
@@ -39,7 +40,7 @@ class Shards:
         gradients = []
         for parameter in model.parameters():
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            gradients.append(_own_part(gradient))
+            gradients.append(own_part(gradient))
             parameter.grad = None
         return gradients
 
@@ -60,13 +61,7 @@ class Shards:
         sent = torch.empty(place.shape, dtype=place.dtype, device=place.device)
         if value is not None:
             sent.copy_(value)
-        _own_part(place).copy_(_own_part(distribute_tensor(sent, self.mesh, place.placements)))
-
-
-def _own_part(tensor: Tensor) -> Tensor:
-    """A rank's part of a tensor, or all of one that is not in shards, at the same address."""
-    tensor = tensor.detach()
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        own_part(place).copy_(own_part(distribute_tensor(sent, self.mesh, place.placements)))
 
 
 def _blocks(module: nn.Module) -> list[nn.Module]:
