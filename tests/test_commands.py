@@ -61,6 +61,15 @@ def test_only_report_asks_for_what_the_folder_holds(tmp_path):
     assert "holds another run" in refused("run", "digits", "--only-report", "--set", "eta=7", *run[-2:])
 
 
+def test_settings_that_no_method_reads_are_named(tmp_path):
+    options = ("--methods", "vanilla", "--set", "eta=9", "--set", "model.variant=v1", "--dry-run")
+    result = calmoe("run", "digits", *options, "--set", "experts=2", "--out", tmp_path / "none")
+    assert result.exit_code == 0
+    (note,) = [line for line in result.stderr.splitlines() if line.startswith("note:")]
+    assert "eta and variant" in note
+    assert "experts" not in note
+
+
 def test_dry_run(tmp_path):
     result = calmoe("run", "digits", "--dry-run", "--out", tmp_path / "none")
     assert result.exit_code == 0

@@ -6,6 +6,8 @@ from calmoe.calibration import Temperature
 from calmoe.errors import InputError
 from calmoe.experiments.export import export
 from calmoe.experiments.run import Run
+from calmoe.experiments.runner import run
+from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import read_results
 from calmoe.metrics import ece, nll
 from calmoe.predictions import Predictions
@@ -28,6 +30,28 @@ def test_the_files_give_the_scores_of_the_results(reference, tmp_path, scaled):
         assert found.metadata["split"] == "test"
         assert found.metadata["temperature"] == (row["temperature"] if scaled else None)
         assert np.asarray(found.groups["hard"]).sum() == row["n_hard"]
+
+
+def test_views_are_exported_as_experts(tiny, quiet, tmp_path):
+    spec = narrowed(with_settings(tiny, ["views=5"]), methods=("vanilla", "mocae", "recommended"))
+    rows = {row["method"]: row for row in run(spec, tmp_path / "run", console=quiet).rows}
+    export(tmp_path / "run", tmp_path / "out", scaled=True, views=True)
+    for method, prefix, experts in (
+        ("vanilla", "views_", 20),
+        ("mocae", "views_", 20),
+        ("recommended", "", 5),
+    ):
+        pooled = Predictions.load(tmp_path / "out" / f"{method}-42" / "test.safetensors")
+        assert pooled.num_experts == experts
+        assert ece(pooled.output.probs, pooled.labels) == pytest.approx(
+            rows[method][f"{prefix}ece_ts"], abs=1e-6
+        )
+
+
+def test_a_run_without_views_exports_none(reference, tmp_path):
+    with pytest.raises(InputError, match="leave out --views"):
+        export(reference, tmp_path / "out", ["vanilla"], views=True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_validation_is_the_protocols_own(reference, tmp_path):

@@ -14,6 +14,7 @@ import torch
 from typer.testing import CliRunner
 
 from calmoe import Predictions
+from calmoe.calibration import Temperature
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.experiments import record as record_module
@@ -25,6 +26,7 @@ from calmoe.experiments.spec import narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from calmoe.experiments.sweep import make_sweep
 from calmoe.methods import METHODS, OBJECTIVES, Method, Recipe, Setting, register
+from calmoe.metrics import nll
 from calmoe.objectives import ERM
 from calmoe.report.columns import COLUMNS
 from calmoe.report.write import write_report
@@ -294,6 +296,24 @@ def test_the_recommended_recipe_predicts_what_its_views_say_together(tiny, quiet
     for name in ("accuracy", "ece", "ece_ts", "nll_ts", "hard_ece_ts"):
         assert recommended[name] == single[f"views_{name}"]  # the same training, read otherwise
     assert not any(name.startswith(("views_", "last_")) for name in recommended)
+
+
+def test_a_recipe_that_pools_views_fits_its_temperature_on_pooled_rows(tiny, quiet, tmp_path):
+    """Under the published protocol too: the augmented copy of a validation row is one view, not all."""
+    spec = narrowed(tiny, methods=("recommended",), protocol="published")
+    (row,) = run(spec, tmp_path / "run", console=quiet).rows
+    (model,) = Run.open(tmp_path / "run").read_models()
+    assert model.validation.num_experts == model.test.num_experts == 5
+    fitted = Temperature("published").fit(model.validation.output.log_probs, model.validation.labels)
+    assert row["temperature"] == fitted.temperature_
+
+
+def test_a_sweep_chooses_by_validation_rows_as_the_model_will_see_rows(tiny, quiet, tmp_path):
+    spec = narrowed(with_settings(tiny, ["views=5"]), methods=("vanilla",))
+    (row,) = run(spec, tmp_path / "run", console=quiet).rows
+    opened = Run.open(tmp_path / "run")
+    pooled = opened.folder.predictions(opened.finished()[0].key)["views_validation"]
+    assert row["validation_nll"] == nll(pooled.output.log_probs, pooled.labels)
 
 
 def test_texts_and_tables_have_no_views(tiny, quiet, tmp_path, monkeypatch):

@@ -44,10 +44,18 @@ def test_a_loaded_model_predicts_what_training_reported(reference, digits, metho
     assert model.card.scores["test"]["ece"] == row["ece_ts"]
 
 
-def test_averaged_weights_and_pooled_views(tiny, quiet, digits, tmp_path):
-    spec = with_settings(narrowed(tiny, methods=("vanilla", "mocae")), ["average=0.9", "views=5"])
-    assert run(spec, tmp_path / "run", console=quiet).exit_code == 0
+@pytest.mark.parametrize("views", [5, 0])  # 0: all, and the digits have five
+def test_averaged_weights_and_pooled_views(tiny, quiet, digits, tmp_path, views):
+    spec = with_settings(narrowed(tiny, methods=("vanilla", "mocae")), ["average=0.9", f"views={views}"])
+    outcome = run(spec, tmp_path / "run", console=quiet)
+    assert outcome.exit_code == 0
+    rows = {row["method"]: row for row in outcome.rows}
     for method in ("vanilla", "mocae"):
+        model = load(tmp_path / "run", method)
+        assert model.temperature == rows[method]["views_temperature"]
+        assert model.card.scores["test"]["log_loss"] == rows[method]["views_nll_ts"]
+        probs = model.predictions(digits.test.inputs).output.probs
+        assert ece(probs, digits.test.labels) == pytest.approx(rows[method]["views_ece_ts"], abs=1e-5)
         pair = [stored(tmp_path / "run", method)[f"views_{split}"] for split in ("validation", "test")]
         _, test, _ = as_method_reads(method, *pair, "corrected", views=5)
         output = load(tmp_path / "run", method, scaled=False).output(digits.test.inputs)

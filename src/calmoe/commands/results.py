@@ -102,6 +102,9 @@ def export_command(
     scaled: Annotated[
         bool, typer.Option("--scaled", metavar="", help="After the temperature that validation chooses.")
     ] = False,
+    views: Annotated[
+        bool, typer.Option("--views", metavar="", help="Pooled over views: of a run with --set views=N.")
+    ] = False,
     model: Annotated[
         str | None, typer.Option(help="Export this method's trained model, not predictions.")
     ] = None,
@@ -120,8 +123,10 @@ def export_command(
     A model: calmoe export runs/digits --model vanilla --seed 42 --out digits-model --onnx digits.onnx
     """
     if model is not None or onnx is not None:
-        if methods is not None or seeds is not None or scaled:
-            raise InputError("--methods, --seeds and --scaled are for predictions: give --model and --seed")
+        if methods is not None or seeds is not None or scaled or views:
+            raise InputError(
+                "--methods, --seeds, --scaled and --views are for predictions: give --model and --seed"
+            )
         _export_model(run, to, model or "", seed, onnx)
         return
     if to is None or seed is not None:
@@ -135,7 +140,7 @@ def export_command(
 
     Run.open(run)  # names the methods that plug-ins have added
     chosen = parse_methods(methods) if methods is not None else None
-    files, notes = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled)
+    files, notes = export(run, to, chosen, parse_seeds(seeds) if seeds is not None else None, scaled, views)
     for note in notes:
         say(f"note: {note}")
     say(f"{many(len(files), 'file')}, such as {files[-1]}: `calmoe audit` reads them")

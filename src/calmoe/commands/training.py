@@ -27,7 +27,7 @@ from calmoe.commands.options import (
     Tensorboard,
     TimeLimit,
 )
-from calmoe.commands.program import app
+from calmoe.commands.program import app, say_once
 from calmoe.commands.several import CONTINUES, several_ranks
 from calmoe.errors import InputError
 from calmoe.launch import follows
@@ -177,10 +177,23 @@ def asked(
             _refuse_missing_plugin(out or Path(f"{base.folder(None)}{suffix}"))
         raise
     folder = out or Path(f"{base.folder(spec)}{suffix}")
+    if not only_report:
+        _note_unread(spec, changes.settings or [])
     record = RunFolder(folder).record() if only_report else None
     if record is None or record.spec.dataset != spec.dataset:
         return spec, None, folder
     return changes.applied(record.spec), record.sweep, folder
+
+
+def _note_unread(spec: "RunSpec", settings: Sequence[str]) -> None:
+    """Say which settings change nothing; they stay, as the run's next methods may read them."""
+    from calmoe.experiments.sweep import is_read, sweepable
+    from calmoe.render.wording import listed
+
+    names = (setting.partition("=")[0].strip().rpartition(".")[2] for setting in settings)
+    read = {"warmup"}  # a warm-up by ERM is a part of ERM: where it ends is in the plan all the same
+    if unread := [n for n in names if n in sweepable() and n not in read and not is_read(spec, n)]:
+        say_once(f"note: {listed(unread)}: set, but read by no method of this run")
 
 
 def _refuse_missing_plugin(folder: Path) -> None:

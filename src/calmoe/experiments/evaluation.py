@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,9 @@ from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
-EVALUATION_VERSION = 3  # raise it when rows change: sealed results are then computed anew
-READINGS = ("views_", "last_", "last_views_")  # pooled over views; of the last weights, not the average
+EVALUATION_VERSION = 4  # raise it when rows change: sealed results are then computed anew
+VIEWS = "views_"
+READINGS = (VIEWS, "last_", "last_views_")  # pooled over views; of the last weights, not the average
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
 SOLVER = {"corrected": "exact", "published": "published"}
 LEAST_ROWS = 30  # of a group: a smaller one's ECE is mostly noise
@@ -30,13 +32,12 @@ def evaluate(
     `validation_nll` is the one number of validation rows, without a temperature: a sweep chooses by it.
     """
     row: dict[str, Any] = {"method": method, "seed": seed, "protocol": protocol}
-    pair = (predictions[VALIDATION[protocol]], predictions["test"])
-    validation, test, temperatures = as_method_reads(method, *pair, protocol)
+    validation, test, temperatures = read(method, protocol, predictions)
     if temperatures is not None:
         row["temperatures"] = temperatures
     output, temperature = test.output, fitted_temperature(validation, protocol)
     row |= {"temperature": temperature.temperature_, "temperature_status": temperature.status_}
-    row["validation_nll"] = _nll(validation)
+    row["validation_nll"] = validation_nll(method, protocol, predictions)
     row |= _scores(output, temperature, test.known_labels, "")
     mask = test.mask(hard) if hard else None
     row |= {"n": len(test), "n_hard": int(mask.sum()) if mask is not None else 0}
@@ -48,20 +49,34 @@ def evaluate(
     row |= _worst_groups(output, temperature, test, hard)
     for reading in READINGS:
         if f"{reading}test" in predictions:
-            pair = (predictions[f"{reading}validation"], predictions[f"{reading}test"])
-            views = pair[1].num_experts // predictions["test"].num_experts
-            read = as_method_reads(method, *pair, protocol, views)
-            row |= _read_otherwise(protocol, reading, *read[:2], mask)
+            row |= _read_otherwise(protocol, reading, *read(method, protocol, predictions, reading)[:2], mask)
     return row
 
 
-def validation_nll(method: str, protocol: str, predictions: dict[str, Predictions]) -> float | None:
-    """The row's `validation_nll` alone; None where it is infinite."""
-    pair = (predictions[VALIDATION[protocol]], predictions["test"])
-    return _nll(as_method_reads(method, *pair, protocol)[0])
+def read(
+    method: str, protocol: str, predictions: Mapping[str, Predictions], reading: str = ""
+) -> tuple[Predictions, Predictions, list[float] | None]:
+    """The rows that a temperature is fitted on and those that are judged, both after the method's post-hoc
+    step; and the experts' temperatures if it fits any.
+
+    reading: "" for the image as it is and the weights that the run keeps, or one of `READINGS`. Only the
+    former has rows under the training augmentation, on which the published protocol fits.
+    """
+    augmented = not reading and not card(method).pools_views
+    split = VALIDATION[protocol] if augmented else "validation"
+    validation, test = predictions[f"{reading}{split}"], predictions[f"{reading}test"]
+    views = test.num_experts // predictions["test"].num_experts
+    return as_method_reads(method, validation, test, protocol, views)
 
 
-def _nll(validation: Predictions) -> float | None:
+def used_reading(predictions: Mapping[str, Predictions]) -> str:
+    """How a run's model answers when it is used: pooled over views where it has several."""
+    return VIEWS if f"{VIEWS}test" in predictions else ""
+
+
+def validation_nll(method: str, protocol: str, predictions: Mapping[str, Predictions]) -> float | None:
+    """The row's `validation_nll` alone, of the model as it is used; None where it is infinite."""
+    validation, *_ = read(method, protocol, predictions, used_reading(predictions))
     return _finite(nll(validation.output.log_probs, validation.known_labels))
 
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from calmoe.calibration import Temperature
 from calmoe.calibration.temperature_solvers import FITTED
 from calmoe.errors import InputError
-from calmoe.experiments.evaluation import fitted_temperature
+from calmoe.experiments.evaluation import VIEWS, fitted_temperature
 from calmoe.experiments.run import Model, Run
 from calmoe.experiments.sealing import MARK, read_seal, read_sealed, seal
 from calmoe.experiments.store import SPLITS as STORED
 from calmoe.files import inside
-from calmoe.methods import METHODS
+from calmoe.methods import METHODS, card
 from calmoe.ownership import Kind, claimed
 from calmoe.predictions import Predictions
 
@@ -41,11 +41,13 @@ def export(
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     scaled: bool = False,
+    views: bool = False,
 ) -> Exported:
     """Write what the run's models say of validation and test: METHOD-SEED/validation.safetensors, and test.
 
     As its method reads them: MoCaE's experts have their temperatures. Only some `methods` and `seeds`, if
-    given. scaled: after the temperature that validation chooses, as in the columns "+TS".
+    given. scaled: after the temperature that validation chooses, as in the columns "+TS". views: pooled over
+    them, as in the columns "+views"; each view's experts then count as experts.
     """
     opened = Run.open(run)
     record = opened.record
@@ -54,10 +56,12 @@ def export(
     asked = [(method, seed) for method in methods or record.methods for seed in seeds or record.seeds]
     nodes = {(model.method, model.seed): opened.folder.node(model.key) for model in opened.finished()}
     _check_trained(run, asked, nodes)
+
     facts = {name: getattr(record.spec, name) for name in ("dataset", "target", "protocol")}
     seals = {
         (method, seed): facts
-        | {"method": method, "seed": seed, "scaled": scaled, "predictions": _digests(nodes[method, seed])}
+        | {"method": method, "seed": seed, "scaled": scaled}
+        | {"predictions": _digests(nodes[method, seed], views and not card(method).pools_views)}
         for method, seed in asked
     }
     places = {(method, seed): inside(to, f"{method}-{seed}") for method, seed in seals}
@@ -66,7 +70,8 @@ def export(
     folders = [UNFINISHED, *(place.name for place in places.values())]
     with claimed(to, EXPORT, [f"{name}/{file}" for name in folders for file in FILES]):
         methods_left, seeds_left = {method for method, _ in left}, {seed for _, seed in left}
-        for model in opened.read_models(seeds=seeds_left, methods=methods_left) if left else ():
+        models = opened.read_models(seeds=seeds_left, methods=methods_left, pooled=views)
+        for model in models if left else ():
             named = (model.method, model.seed)
             if named in left:
                 notes[named] = _write(model, places[named], seals[named])
@@ -124,10 +129,16 @@ def _check_trained(run: Path, asked: Sequence[tuple[str, int]], done: Collection
         )
 
 
-def _digests(node: Path) -> dict[str, str]:
-    """Of the predictions that the node is sealed with."""
+def _digests(node: Path, views: bool) -> dict[str, str]:
+    """Of the predictions that the node is sealed with: of the image as it is, or pooled over views."""
     files = read_sealed(node / MARK)["files"]
-    return {name: digest for name, digest in files.items() if name.removesuffix(".safetensors") in STORED}
+    reading = VIEWS if views else ""
+    if f"{reading}test.safetensors" not in files:
+        raise InputError(
+            "the run's models look at each row once: train with --set views=0, or leave out --views"
+        )
+    splits = {reading + split for split in STORED}
+    return {name: digest for name, digest in files.items() if name.removesuffix(".safetensors") in splits}
 
 
 def _unmarked(folder: Path) -> set[str]:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from calmoe.defaults import BINS
 from calmoe.errors import InputError
-from calmoe.experiments.evaluation import EVALUATION_VERSION, VALIDATION, as_method_reads, evaluate
+from calmoe.experiments.evaluation import EVALUATION_VERSION, VALIDATION, evaluate, read, used_reading
 from calmoe.experiments.plan import Node, leaves, to_do
 from calmoe.experiments.record import Added, Record
 from calmoe.experiments.sealing import digest_of
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import DIVERGED, HISTORY, METHOD_FILES, SPEC, WEIGHTS, RunFolder
 from calmoe.experiments.sweep import Point, Sweep, row_point
-from calmoe.methods import card, source
+from calmoe.methods import source
 from calmoe.predictions import Predictions
 from calmoe.render.wording import many
 from calmoe.threads import threads
@@ -200,8 +200,12 @@ class Run:
         protocol: str = "",
         seeds: Collection[int] | None = None,
         methods: Collection[str] | None = None,
+        pooled: bool = False,
     ) -> Iterator[Model]:
-        """Every finished method and seed, or those given; the protocol is the run's own if not given."""
+        """Every finished method and seed, or those given; the protocol is the run's own if not given.
+
+        pooled: over views, where a model has several.
+        """
         protocol = protocol or self.spec.protocol
         if protocol not in self.record.protocols:
             listed = ", ".join(self.record.protocols)
@@ -212,9 +216,9 @@ class Run:
             )
             if wanted and protocol in planned.protocols:
                 predictions = self.folder.predictions(planned.key)
-                pair = (predictions[VALIDATION[protocol]], predictions["test"])
-                validation, test, _ = as_method_reads(planned.method, *pair, protocol)
-                history = _own_history(planned.method, self.folder.history(planned.key))
+                reading = used_reading(predictions) if pooled else ""
+                validation, test, _ = read(planned.method, protocol, predictions, reading)
+                history = self.folder.history(planned.key)
                 yield Model(planned.method, planned.seed, validation, test, history)
 
     @cached_property
@@ -280,13 +284,3 @@ def _predictions(files: dict[str, str]) -> dict[str, str]:
 
 def _files(added: Added) -> list[str]:
     return [f"{split}.safetensors" for split in {"test", *(VALIDATION[p] for p in added.protocols)}]
-
-
-def _own_history(method: str, history: list[dict[str, float]]) -> list[dict[str, float]]:
-    """The history, without `negative_share` unless the method trains by the tilted mean.
-
-    The entropic risk weights by q ≥ 0; its history says what the tilted mean would have done.
-    """
-    if card(method).objective == "tilted":
-        return history
-    return [{k: v for k, v in entry.items() if k != "negative_share"} for entry in history]

@@ -214,9 +214,20 @@ def _is_widths(value: Value) -> bool:
     return isinstance(value, tuple) and all(type(width) is int for width in value)
 
 
+def is_read(spec: RunSpec, setting: str) -> bool:
+    """Whether the setting changes anything in any of the run's methods.
+
+    >>> from calmoe.experiments.spec import load_preset
+    >>> spec = narrowed(load_preset("digits"), methods=("single", "vanilla"))
+    >>> is_read(spec, "experts"), is_read(spec, "eta")
+    (True, False)
+    """
+    return any(_reads(card(name), setting, spec.model) for name in spec.methods)
+
+
 def _check_read(spec: RunSpec, setting: str) -> None:
-    """Refuse a setting that changes nothing in any of the run's methods."""
-    if any(_reads(card(name), setting, spec.model) for name in spec.methods):
+    """Refuse a setting that changes nothing."""
+    if is_read(spec, setting):
         return
     having = [name for name, method in METHODS.items() if _reads(method, setting, spec.model)]
     if not having:

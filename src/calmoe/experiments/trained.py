@@ -8,7 +8,7 @@ import torch
 
 from calmoe.data import cifar10h, digits, domains
 from calmoe.errors import InputError, about
-from calmoe.experiments.evaluation import VALIDATION, as_method_reads, fitted_temperature
+from calmoe.experiments.evaluation import fitted_temperature, read, used_reading
 from calmoe.experiments.plan import Node, leaves
 from calmoe.experiments.run import Planned, Run
 from calmoe.experiments.store import SPEC, WEIGHTS
@@ -91,15 +91,14 @@ def load_from_run(
         )
     with about(legible(path)):
         tensors, notes = read_tensors(path)
-        views = node.training.views
-        inputs = _inputs(run.spec.dataset, notes, views)
+        inputs = _inputs(run.spec.dataset, notes, node.training.views)
         settings = run.spec.model
         encoder = encoder_folder(settings.weights) if isinstance(inputs, TextInputs) else None
         predictions = run.folder.predictions(node.key)
         classes = [str(name) for name in predictions["test"].metadata["classes"]]
         architecture = _architecture(settings, node, inputs, len(classes))
         network = with_weights(architecture.build(encoder), tensors)
-    temperature, temperatures = _temperatures(planned.method, run.spec.protocol, predictions, views, scaled)
+    temperature, temperatures = _temperatures(planned.method, run.spec.protocol, predictions, scaled)
     return NetworkModel(
         network,
         architecture,
@@ -107,7 +106,7 @@ def load_from_run(
         classes,
         temperature=temperature,
         expert_temperatures=temperatures,
-        card=_card(run, planned, node, predictions, views),
+        card=_card(run, planned, node, predictions),
         encoder=encoder,
     )
 
@@ -150,20 +149,17 @@ def _architecture(settings: ModelSettings, node: Node, inputs: Inputs, classes: 
 
 
 def _temperatures(
-    method: str, protocol: str, predictions: Mapping[str, Predictions], views: int, scaled: bool
+    method: str, protocol: str, predictions: Mapping[str, Predictions], scaled: bool
 ) -> tuple[float, list[float] | None]:
     """The mixture's temperature and, for MoCaE, the experts': as the run's results have them."""
-    pair = (predictions[VALIDATION[protocol]], predictions["test"])
-    if views > 1:
-        pair = (predictions["views_validation"], predictions["views_test"])
-    validation, _, temperatures = as_method_reads(method, *pair, protocol, views)
+    validation, _, temperatures = read(method, protocol, predictions, used_reading(predictions))
     temperature = fitted_temperature(validation, protocol).temperature_ if scaled else 1.0
     if temperature <= 0:
         raise InputError(f"the published solver ended at T = {temperature:g}: load with scaled=False")
     return temperature, temperatures
 
 
-def _card(run: Run, planned: Planned, node: Node, predictions: Mapping[str, Predictions], views: int) -> Card:
+def _card(run: Run, planned: Planned, node: Node, predictions: Mapping[str, Predictions]) -> Card:
     """What the run's folder says of the model; scores are the run's own."""
     protocol, session = run.spec.protocol, (run.folder.sessions() or [{}])[-1]
     row = next(
@@ -174,10 +170,9 @@ def _card(run: Run, planned: Planned, node: Node, predictions: Mapping[str, Pred
         ),
         {},
     )
-    prefix = "views_" if views > 1 else ""
     names = {"accuracy": "accuracy", "log_loss": "nll_ts", "ece": "ece_ts", "brier": "brier_ts"}
     scores: dict[str, float | None] = {"rows": len(predictions["test"])} | {
-        t: row.get(f"{prefix}{n}") for t, n in names.items()
+        t: row.get(f"{used_reading(predictions)}{n}") for t, n in names.items()
     }
     settings = asdict(run.spec.model) | {
         n: node.training.value(n) for n in node.training.__dataclass_fields__
