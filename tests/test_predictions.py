@@ -290,6 +290,17 @@ def test_groups_and_labels_from_pandas_and_numpy(tmp_path):
         Predictions.from_probs(probs, groups={"mixed": np.array(["a", 1], dtype=object)})
 
 
+@pytest.mark.parametrize("gap", ["None", "NaN", "NA"])
+def test_missing_groups_are_a_group(gap):
+    pandas = pytest.importorskip("pandas")
+    gap = {"None": None, "NaN": float("nan"), "NA": pandas.NA}[gap]
+    probs, flags = torch.full((3, 2), 0.5), np.array([True, gap, False], dtype=object)
+    towns = pandas.Series(["x", gap, "y"], dtype="category" if gap is None else object)
+    groups = Predictions.from_probs(probs, groups={"town": towns, "flag": flags}).groups
+    assert groups["town"].tolist() == ["x", "(missing)", "y"]
+    assert groups["flag"].tolist() == ["True", "(missing)", "False"]
+
+
 @pytest.mark.parametrize("labels", [np.array([0, 1]), torch.tensor([0, 1], dtype=torch.int32), [0, 1]])
 def test_labels_of_any_integer_kind_are_kept_as_int64(labels):
     output = Predictions.from_probs(np.array([[0.9, 0.1], [0.2, 0.8]])).output

@@ -215,7 +215,9 @@ class MixtureHead(nn.Module):
             expert_logits = self.experts(features).unflatten(1, (self.num_experts, self.num_classes))
             expert_log_probs = torch.log_softmax(widen(expert_logits), dim=2)
             if self.router is None:
-                log_routing = expert_log_probs.new_zeros(len(features), 1)
+                log_routing = expert_log_probs.new_zeros(
+                    features.shape[0], 1
+                )  # any number of rows, in an export too
                 return MixtureOutput(expert_log_probs.squeeze(1), log_routing, expert_log_probs)
             return self._route(widen(self.router(features)), expert_log_probs)
 

@@ -13,6 +13,7 @@ from calmoe.arrays import as_numpy
 from calmoe.errors import InputError, shown
 from calmoe.files import is_utf8
 
+MISSING = "(missing)"
 ROWS = 2**18
 """Rows that are checked at a time, to save memory."""
 
@@ -133,7 +134,11 @@ def whole_numbers(labels: Tensor) -> Tensor:
 
 
 def group_column(name: str, values: Any) -> np.ndarray:
-    """A group column as a NumPy array; pandas' objects become strings or booleans where all of them are."""
+    """A group column as a NumPy array; pandas' objects become strings or booleans where all of them are.
+
+    >>> group_column("plan", ["basic", None, float("nan")])
+    array(['basic', '(missing)', '(missing)'], dtype='<U9')
+    """
     if isinstance(values, Tensor):
         return as_numpy(values)
     try:
@@ -149,7 +154,18 @@ def group_column(name: str, values: Any) -> np.ndarray:
         raise InputError(
             f"group column {shown(name)} must hold booleans, numbers or strings, one a row"
         ) from None
+    gaps = [_is_gap(value) for value in objects.flat]
+    if objects.ndim == 1 and any(gaps) and not all(gaps):
+        known = {type(value) for value, gap in zip(objects, gaps, strict=True) if not gap}
+        if known in ({str}, {bool}):
+            filled = [MISSING if gap else str(value) for value, gap in zip(objects, gaps, strict=True)]
+            column = objects = np.array(filled, dtype=object)
     kinds = {type(value) for value in objects.flat}
     if kinds == {str}:
         _check_text(name, "".join(objects.flat))  # NumPy drops a NUL at the end
     return np.array(objects.tolist()) if column.dtype == object and kinds in ({str}, {bool}) else column
+
+
+def _is_gap(value: Any) -> bool:
+    """None, NaN, or what pandas has for a missing value."""
+    return value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaT"))

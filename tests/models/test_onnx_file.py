@@ -8,6 +8,15 @@ import onnxruntime
 import pytest
 import torch
 
+from calmoe.calibration import (
+    Calibrator,
+    Identity,
+    MatrixScaling,
+    Temperature,
+    TopLabelIsotonic,
+    VectorScaling,
+)
+from calmoe.calibration.log_linear import Weights
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError
 from calmoe.models.calibrated_moe import CalibratedMoEClassifier
@@ -35,6 +44,11 @@ def resnet(folder):
     return network(replace(IMAGES, views=1), "resnet18", **options), IMAGE_ROWS, IMAGE_ROWS.numpy()
 
 
+def one_network_with_views(folder):
+    """As calmoe's recipe trains it."""
+    return network(replace(IMAGES, views=10), experts=1), IMAGE_ROWS, IMAGE_ROWS.numpy()
+
+
 def encoder(folder):
     saved = save_encoder(folder / "encoder")
     model = network(TextInputs(), "encoder", saved, pooling="mean")
@@ -42,7 +56,9 @@ def encoder(folder):
 
 
 @pytest.mark.parametrize(
-    "kind", [mlp_of_images, mlp_of_numbers, resnet, encoder], ids=lambda kind: kind.__name__
+    "kind",
+    [mlp_of_images, one_network_with_views, mlp_of_numbers, resnet, encoder],
+    ids=lambda kind: kind.__name__,
 )
 def test_the_file_says_what_the_model_says(tmp_path, kind):
     """`given` is what the model's user has, `rows` the same as the file takes it."""
@@ -78,6 +94,36 @@ def check_preparation(model, rows, routing):
     with torch.no_grad():
         expected = model.network(by_hand).log_routing.exp()
     np.testing.assert_allclose(routing, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        Identity(),
+        Temperature.from_dict(
+            {"kind": "Temperature", "solver": "exact", "temperature": 0.4, "status": "optimum"}
+        ),
+        VectorScaling().take(Weights(np.array([0.5, 2.0, 1.0]), np.array([1.0, 0.0, -1.0]))),
+        MatrixScaling().take(Weights(np.arange(9.0).reshape(3, 3) / 4, np.array([1.0, 0.0, -1.0])), 0.03),
+    ],
+    ids=lambda fitted: type(fitted).__name__,
+)
+def test_repairs_that_are_linear_are_inside(tmp_path, fitted):
+    model = network(ArrayInputs(shape=(4,))).with_calibrator(Calibrator(fitted))
+    write_onnx(model, tmp_path / "m.onnx")
+    (probs,) = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(["probs"], {"rows": NUMBERS})
+    np.testing.assert_allclose(probs, model.predict_proba(NUMBERS), rtol=0, atol=1e-5)
+    before = model.own_output(NUMBERS).log_probs.exp().numpy()
+    assert (np.abs(probs - before).max() < 1e-5) == isinstance(fitted, Identity)
+
+
+def test_a_repair_by_other_means_is_refused(tmp_path):
+    logs = torch.tensor([[0.6, 0.3, 0.1]] * 40).log()
+    isotonic = TopLabelIsotonic().fit(logs, torch.tensor([0, 1] * 20))
+    model = network(ArrayInputs(shape=(4,))).with_calibrator(Calibrator(isotonic))
+    with pytest.raises(InputError, match="isotonic regression, which an ONNX file cannot hold"):
+        write_onnx(model, tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_other_names_are_refused(tmp_path):

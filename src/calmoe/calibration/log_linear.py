@@ -63,10 +63,15 @@ def scale(log_probs: Array, weights: Weights) -> Tensor:
     classes = len(weights.intercepts)
     if logs.shape[1] != classes:
         raise InputError(f"fitted on {classes} classes, given {logs.shape[1]}")
-    matrix = torch.as_tensor(weights.matrix, device=logs.device)
-    scores = logs * matrix if matrix.ndim == 1 else logs @ matrix.T
-    scores = scores + torch.as_tensor(weights.intercepts, device=logs.device)
+    matrix, intercepts = (torch.as_tensor(part, device=logs.device) for part in weights)
+    scores = linear_scores(logs, matrix, intercepts)
     return torch.log_softmax(scores, dim=1).to(widen(as_tensor(log_probs)).dtype)
+
+
+def linear_scores(log_probs: Tensor, matrix: Tensor, intercepts: Tensor) -> Tensor:
+    """W log f + b, no log f below FLOOR. [N, C]"""
+    logs = log_probs.clamp(min=FLOOR)
+    return (logs * matrix if matrix.ndim == 1 else logs @ matrix.T) + intercepts
 
 
 def fit_diagonal(rows: Labelled) -> Weights:

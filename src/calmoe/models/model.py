@@ -16,6 +16,7 @@ from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureOutput
 from calmoe.models.card import Card
 from calmoe.models.taught import Taught
+from calmoe.prediction_checks import MISSING
 from calmoe.predictions import Predictions
 
 LONGEST_GROUP = 10_000  # characters
@@ -170,7 +171,7 @@ def shortened(line: str, most: int = 160) -> str:
 
 
 def group_column(values: Any, name: str = "") -> np.ndarray:
-    """A group column as predictions hold it; missing values are "(missing)"."""
+    """A group column as predictions hold it, with a word for missing values."""
     column = np.asarray(values)
     if column.dtype.kind == "f" and np.isfinite(column).all() and (column == column.round()).all():
         return column.astype(np.int64) if (np.abs(column) < 2**53).all() else column
@@ -179,7 +180,7 @@ def group_column(values: Any, name: str = "") -> np.ndarray:
     if column.dtype.kind == "M":
         column = column.astype("datetime64[D]").astype(str).astype(object)
     missing = [value is None or value != value or value == "NaT" for value in column.tolist()]
-    texts = ["(missing)" if m else class_name(v) for v, m in zip(column.tolist(), missing, strict=True)]
+    texts = [MISSING if m else class_name(v) for v, m in zip(column.tolist(), missing, strict=True)]
     longest = max(map(len, texts), default=0)
     if longest > LONGEST_GROUP:  # every row would take as much memory as the longest
         raise InputError(

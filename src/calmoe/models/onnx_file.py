@@ -15,6 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from calmoe.arrays import as_numpy
+from calmoe.calibration.identity import Identity
+from calmoe.calibration.log_linear import Weights, linear_scores
+from calmoe.calibration.matrix_scaling import MatrixScaling
+from calmoe.calibration.temperature import Temperature
+from calmoe.calibration.vector_scaling import VectorScaling
 from calmoe.errors import InputError
 from calmoe.files import write_whole
 from calmoe.models.deployed import Deployed
@@ -29,15 +34,39 @@ TRIED = (1, 7)  # rows: the file must take any number
 
 
 class Exported(nn.Module):
-    """Probabilities in place of logarithms."""
+    """Probabilities in place of logarithms, after a repair that is linear in these."""
 
-    def __init__(self, deployed: Deployed) -> None:
+    def __init__(self, deployed: Deployed, repair: Weights | None) -> None:
         super().__init__()
         self.deployed = deployed
+        self.repair = None if repair is None else tuple(map(torch.as_tensor, repair))
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         output = self.deployed(rows)
-        return output.log_probs.exp(), output.log_routing.exp(), output.expert_log_probs.exp()
+        log_probs = output.log_probs
+        if self.repair is not None:
+            log_probs = linear_scores(log_probs.double(), *self.repair).log_softmax(1).float()
+        return log_probs.exp(), output.log_routing.exp(), output.expert_log_probs.exp()
+
+
+def _repair(model: NetworkModel) -> Weights | None:
+    """What the model's calibrator does to log-probabilities; None where it does nothing, or there is none."""
+    fitted = None if model.calibrator is None else model.calibrator.fitted
+    match fitted:
+        case None | Identity():
+            return None
+        case Temperature():
+            classes = len(model.classes)
+            return Weights(np.full(classes, 1 / fitted.temperature_), np.zeros(classes))
+        case VectorScaling():
+            return Weights(fitted.weights_, fitted.intercepts_)
+        case MatrixScaling():
+            return Weights(fitted.matrix_, fitted.intercepts_)
+    assert model.calibrator is not None
+    raise InputError(
+        f"the model carries {model.calibrator.title}, which an ONNX file cannot hold: export the model that "
+        "it was made from"
+    )
 
 
 def write_onnx(model: Model, path: str | Path) -> float:
@@ -48,15 +77,11 @@ def write_onnx(model: Model, path: str | Path) -> float:
     """
     if not isinstance(model, NetworkModel):
         raise InputError("a model of tables has no ONNX file: use its folder, calmoe.load(folder)")
-    if model.calibrator is not None:
-        raise InputError(
-            f"the model carries {model.calibrator.title}, which an ONNX file cannot hold: export the model "
-            "that it was made from"
-        )
+    repair = _repair(model)
     if Path(path).suffix != ".onnx":
         raise InputError(f"{path}: an ONNX file's name ends in .onnx")
     onnx, onnxruntime = _libraries()
-    exported = Exported(model.deployed).eval()
+    exported = Exported(model.deployed, repair).eval()
     with tempfile.TemporaryDirectory() as folder, _quiet():
         draft = Path(folder) / "model.onnx"
         torch.onnx.export(
