@@ -147,7 +147,7 @@ class ShiftedTemperature(Temperature):
 
     Attributes:
         temperature_: T.
-        effective_: The effective rows of the fit, (Σ w)² / Σ w².
+        effective_: The effective rows of the fit, (Σ w)² / Σ w²; None where an older file does not say it.
 
     Example:
         >>> log_probs = torch.tensor([[0.9, 0.1]] * 200 + [[0.6, 0.4]] * 200).log()
@@ -160,19 +160,36 @@ class ShiftedTemperature(Temperature):
 
     FEWEST_EFFECTIVE = 100
 
+    def __init__(self, solver: str = "exact") -> None:
+        super().__init__(solver)
+        self.effective_: float | None
+
     def fit(self, log_probs: Array, labels: Array, weights: Array | None = None) -> Self:
         """Fit on log_probs [N, C], labels [N] and weights [N] ≥ 0 of the source rows; weights are needed."""
         if weights is None:
             raise InputError("give the weights of the source rows, such as density_ratio(...).weights")
         mass = as_tensor(weights).double()
         squares = float(mass.square().sum())
-        self.effective_ = float(mass.sum()) ** 2 / squares if squares > 0 else 0.0
-        if self.effective_ < self.FEWEST_EFFECTIVE:
+        effective = float(mass.sum()) ** 2 / squares if squares > 0 else 0.0
+        if effective < self.FEWEST_EFFECTIVE:
             raise InputError(
-                f"the weights leave {self.effective_:.0f} effective rows: a temperature for the target needs "
+                f"the weights leave {effective:.0f} effective rows: a temperature for the target needs "
                 f"{self.FEWEST_EFFECTIVE}"
             )
+        self.effective_ = effective
         return super().fit(log_probs, labels, weights)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `save` writes."""
+        return {**super().to_dict(), "effective": self.effective_}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Self:
+        """What `to_dict` gave, checked."""
+        fitted, effective = super().from_dict(saved), saved.get("effective")
+        known = effective is not None
+        fitted.effective_ = number("effective", effective, least=cls.FEWEST_EFFECTIVE) if known else None
+        return fitted
 
 
 class PerExpertTemperature:

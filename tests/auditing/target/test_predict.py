@@ -264,7 +264,8 @@ def test_even_weights_are_the_plain_temperature_and_few_rows_are_refused(tmp_pat
     assert even.temperature_ == pytest.approx(Temperature().fit(logs, labels).temperature_)
     assert even.effective_ == 500
     even.save(tmp_path / "t.json")
-    assert ShiftedTemperature.load(tmp_path / "t.json").temperature_ == even.temperature_
+    loaded = ShiftedTemperature.load(tmp_path / "t.json")
+    assert (loaded.temperature_, loaded.effective_) == (even.temperature_, 500)
     with pytest.raises(InputError, match="not a saved Temperature"):
         Temperature.load(tmp_path / "t.json")
     with pytest.raises(InputError, match="effective rows"):
