@@ -24,10 +24,10 @@ from calmoe.experiments.evaluation import evaluate
 from calmoe.experiments.plan import Node, to_do
 from calmoe.experiments.record import Record
 from calmoe.experiments.run import Run
-from calmoe.experiments.sealing import MARK, digest_of
+from calmoe.experiments.sealing import MARK
 from calmoe.experiments.spec import load_preset
 from calmoe.experiments.store import METHOD_FILES, SPEC, RunFolder
-from calmoe.files import json_bytes
+from calmoe.files import digest_of, json_bytes
 from calmoe.methods import PACKAGED
 
 SIZES = (1_000, 10_000, 100_000)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import torch
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -29,6 +30,7 @@ from benchmarks.table_summary import EXPERT, KINDS, OURS, RIVAL, summarise
 from calmoe import CalibratedMoEClassifier, MixtureOfModels
 from calmoe.errors import InputError
 from calmoe.metrics import accuracy, ece
+from calmoe.metrics.scores import log_losses
 from calmoe.models import Preparation
 from calmoe.progress_bar import progress_bar
 
@@ -99,8 +101,9 @@ def whole(probs: np.ndarray, labels: np.ndarray, columns: np.ndarray) -> np.ndar
 
 def row_losses(probs: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     """The log loss of each row, as it is and floored. [N]"""
-    said = probs[np.arange(len(labels)), labels]
-    return {"log_loss": -np.log(said), "floored_log_loss": -np.log(np.maximum(said, FLOOR))}
+    floored = {"log_loss": probs, "floored_log_loss": np.maximum(probs, FLOOR)}
+    truth = torch.from_numpy(labels)
+    return {name: log_losses(torch.from_numpy(np.log(each)), truth).numpy() for name, each in floored.items()}
 
 
 def scores(probs: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Files, written whole or not at all, and only inside the folder that is meant."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -165,3 +166,12 @@ def json_bytes(value: Any) -> bytes:
 def write_json(path: str | Path, value: Any) -> None:
     """Write a JSON file, whole or not at all."""
     write_whole(path, json_bytes(value))
+
+
+def digest_of(value: Any) -> str:
+    """The SHA-256 of a JSON document, whatever the order of its keys.
+
+    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -72,6 +72,15 @@ class MixtureOutput(NamedTuple):
         """The predicted class. [N]"""
         return self.log_probs.argmax(dim=1)
 
+    def take(self, rows: Tensor | slice) -> "MixtureOutput":
+        """The given `rows`: indices, a boolean mask or a slice.
+
+        >>> output = combine(torch.zeros(2, 1), torch.tensor([[[0.9, 0.1]], [[0.2, 0.8]]]).log())
+        >>> output.take(output.predicted == 1).probs
+        tensor([[0.2000, 0.8000]])
+        """
+        return MixtureOutput(*(part[rows] for part in self))
+
     def detach(self) -> "MixtureOutput":
         """The same numbers without a gradient."""
         return MixtureOutput(*(part.detach() for part in self))

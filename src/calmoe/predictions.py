@@ -166,7 +166,7 @@ class Predictions:
         """The given `rows` (indices or a boolean mask)."""
         index = as_tensor(rows)
         return Predictions(
-            output=MixtureOutput(*(part[index] for part in self.output)),
+            output=self.output.take(index),
             labels=None if self.labels is None else self.labels[index],
             groups={name: column[index.numpy()] for name, column in self.groups.items()},
             metadata=self.metadata,

@@ -154,7 +154,7 @@ def test_the_order_of_experts_does_not_matter():
 def test_the_order_of_rows_matters_to_the_folds_only():
     output, labels = problem()
     order = torch.randperm(1500, generator=generator(5))
-    shuffled = MixtureOutput(*(part[order] for part in output))
+    shuffled = output.take(order)
     right = (output.predicted == labels).numpy()
     repair = RoutingRecalibration()
     temperature = Temperature().fit(output.log_probs, labels)
@@ -256,7 +256,7 @@ def test_impossible_classes_stay_impossible_and_impossible_labels_are_left_out()
     assert not after.isnan().any()
     assert torch.equal(after == -torch.inf, output.log_probs == -torch.inf)
     kept = torch.arange(1500) != 500
-    alone = RoutingRecalibration().fit(MixtureOutput(*(part[kept] for part in output)), labels[kept])
+    alone = RoutingRecalibration().fit(output.take(kept), labels[kept])
     np.testing.assert_array_equal(alone.coefficients_, repair.coefficients_)
 
 

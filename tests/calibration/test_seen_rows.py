@@ -15,15 +15,11 @@ from calmoe.predictions import Predictions
 from small_calibrators import overconfident
 
 
-def take(output, rows):
-    return MixtureOutput(*(part[rows] for part in output))
-
-
 def test_order_precision_and_a_table_do_not_matter(tmp_path):
     output, labels = overconfident(300)
     seen = SeenRows.of(output, labels)
     order = torch.as_tensor(np.random.default_rng(0).permutation(300))
-    assert seen.recognises(take(output, order), labels[order])
+    assert seen.recognises(output.take(order), labels[order])
     single = MixtureOutput(*(part.float() for part in output))
     assert seen.recognises(single, labels)
     assert seen.recognises(output)
@@ -35,9 +31,9 @@ def test_order_precision_and_a_table_do_not_matter(tmp_path):
 def test_other_rows_are_others():
     output, labels = overconfident(300)
     seen = SeenRows.of(output, labels)
-    assert not seen.recognises(take(output, slice(1, None)), labels[1:])
+    assert not seen.recognises(output.take(slice(1, None)), labels[1:])
     swapped = torch.cat([torch.arange(299), torch.tensor([0])])  # one row twice, one missing
-    assert not seen.recognises(take(output, swapped), labels[swapped])
+    assert not seen.recognises(output.take(swapped), labels[swapped])
     assert not seen.recognises(output._replace(log_probs=output.log_probs.flip(1)), labels)
     assert not seen.recognises(output, labels.roll(1))
 
@@ -46,7 +42,7 @@ def test_predictions_that_it_was_fitted_on_are_marked():
     output, labels = overconfident(300)
     fitted = Temperature().fit(output.log_probs, labels)
     calibrator = Calibrator(fitted, seen=SeenRows.of(output, labels))
-    own, other = Predictions(output=output, labels=labels), Predictions(output=take(output, slice(200)))
+    own, other = Predictions(output=output, labels=labels), Predictions(output=output.take(slice(200)))
     assert calibrator.transform(own).metadata[FLATTERED]
     assert FLATTERED not in calibrator.transform(other).metadata
     assert FLATTERED not in Calibrator(fitted).transform(own).metadata

@@ -144,8 +144,8 @@ class Calibrator:
         new = torch.from_numpy(~taught_rows(given))
         if new.all():
             return self.seen.recognises(given.output, given.labels)
-        output = MixtureOutput(*(part[new] for part in given.output))
-        return self.seen.recognises(output, None if given.labels is None else given.labels[new])
+        labels = None if given.labels is None else given.labels[new]
+        return self.seen.recognises(given.output.take(new), labels)
 
     def to_dict(self) -> dict[str, Any]:
         """What `save` writes."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from calmoe.arrays import Array, as_tensor, widen
 from calmoe.calibration.temperature_solvers import check_scores, prepare, solve_exactly
 from calmoe.errors import InputError
+from calmoe.metrics.scores import possible
 
 FLOOR = -104.0  # log of the smallest float32 number, about: a smaller probability counts as that
 LARGEST_TEMPERATURE = 1e6
@@ -50,11 +51,9 @@ def labelled(log_probs: Array, labels: Array) -> Labelled:
     """The rows whose label is possible, and their temperature; a CalibrationWarning counts the others."""
     problem = prepare(log_probs, labels, None)
     scores, places = as_tensor(log_probs), as_tensor(labels).long()
-    possible = scores.gather(1, places[:, None]).squeeze(1) > -torch.inf
+    kept = possible(scores, places)
     temperature, _ = solve_exactly(*problem, largest=LARGEST_TEMPERATURE)
-    return Labelled(
-        log_distribution(scores[possible]).numpy(), places[possible].cpu().numpy(), 1 / temperature
-    )
+    return Labelled(log_distribution(scores[kept]).numpy(), places[kept].cpu().numpy(), 1 / temperature)
 
 
 def scale(log_probs: Array, weights: Weights) -> Tensor:

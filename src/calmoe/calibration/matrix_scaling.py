@@ -14,6 +14,7 @@ from calmoe.calibration.saved import read_saved
 from calmoe.calibration.vector_scaling import bounded
 from calmoe.errors import InputError, about
 from calmoe.files import write_json
+from calmoe.metrics.scores import log_losses
 from calmoe.validation import number
 
 STRENGTHS = (0.03, 0.003)
@@ -120,5 +121,5 @@ def _cross_validated(rows: Labelled, strengths: Sequence[float] = STRENGTHS) -> 
         logs, labels = torch.as_tensor(rows.logs[judged]), torch.as_tensor(rows.labels[judged])
         fits = fit_matrices(Labelled(rows.logs[rest], rows.labels[rest], rows.slope), strengths)
         for i, weights in enumerate(fits):
-            losses[i] -= float(scale(logs, weights).gather(1, labels[:, None]).sum())
+            losses[i] += float(log_losses(scale(logs, weights), labels).sum())
     return strengths[int(losses.argmin())]

@@ -29,6 +29,7 @@ from calmoe.calibration.saved import read_saved
 from calmoe.calibration.temperature import CalibrationWarning, Temperature, check_whole
 from calmoe.errors import InputError, about
 from calmoe.files import write_json
+from calmoe.metrics.scores import possible
 from calmoe.mixture import MixtureOutput
 from calmoe.validation import items, number, numbers, one_of, table, text, whole
 
@@ -96,8 +97,8 @@ class RoutingRecalibration:
         self.temperature_ = Temperature().fit(output.log_probs, labels)
         self.rounds_, self.gain_, self.gain_error_ = 0, float("nan"), float("nan")
         labels = as_tensor(labels, output.log_probs.device).long()
-        possible = output.log_probs.gather(1, labels[:, None]).squeeze(1) > -torch.inf
-        output, labels = _take(output, possible), labels[possible]  # the temperature warned of the others
+        kept = possible(output.log_probs, labels)
+        output, labels = output.take(kept), labels[kept]  # the temperature warned of the others
         event = _Event.of(output, self.temperature_)
         right = (event.predicted == labels).cpu().numpy()
         if len(right) < FEWEST_TO_REPAIR:
@@ -249,7 +250,7 @@ class RoutingRecalibration:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CalibrationWarning)
                 alone = Temperature().fit(output.log_probs[rest], labels[rest])
-            taught, judged = (_Event.of(_take(output, rows), alone) for rows in (rest, ~rest))
+            taught, judged = (_Event.of(output.take(rows), alone) for rows in (rest, ~rest))
             design, logit = judged.design(self.bins), judged.logit.copy()
             won = right[fold == held_out]
             before = log_expit(np.where(won, logit, -logit))
@@ -323,10 +324,6 @@ class _Event(NamedTuple):
         rows = np.arange(len(at) + 1) * data[0].size
         shape = len(at), at[0].size * (bins + 1)
         return csr_array((data.ravel(), columns.ravel(), rows), shape=shape).T.tocsr()
-
-
-def _take(output: MixtureOutput, rows: Tensor) -> MixtureOutput:
-    return MixtureOutput(*(part[rows] for part in output))
 
 
 _MESSAGES = {

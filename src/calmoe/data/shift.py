@@ -1,7 +1,6 @@
 """A dataset with a shift: three splits as tensors, the hard subset, how to augment and normalise."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from calmoe.errors import InputError, check_known
+from calmoe.files import digest_of
 from calmoe.views import View, image_views
 
 PROTOCOLS = ("corrected", "published")
@@ -150,16 +150,12 @@ class ShiftDataset:
             "train": splits["train"],
         }
         settings = [self.name, self.hard, self.protocol, self.validation_augmented]
-        return _digest([training, settings, splits]), _digest(training)
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+        return digest_of([training, settings, splits]), digest_of(training)
 
 
 def _split_digest(split: Split) -> str:
     columns = {"": split.inputs.cpu().numpy(), " labels": split.labels.cpu().numpy(), **split.groups}
-    return _digest({name: _array_digest(array) for name, array in columns.items()})
+    return digest_of({name: _array_digest(array) for name, array in columns.items()})
 
 
 def _array_digest(array: np.ndarray) -> list[Any]:

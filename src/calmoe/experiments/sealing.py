@@ -1,14 +1,13 @@
 """Seals: a JSON document that carries its own digest, and a `done.json` that vouches for its folder."""
 
 import hashlib
-import json
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from calmoe.errors import InputError
-from calmoe.files import is_name, legible, open_regular, write_json
+from calmoe.files import digest_of, is_name, legible, open_regular, write_json
 from calmoe.validation import read_document
 
 MARK = "done.json"
@@ -63,8 +62,3 @@ def file_digest(path: str | Path) -> str:
         if size < SMALL:  # `file_digest` takes longer to make its buffer than to read
             return hashlib.sha256(stream.read()).hexdigest()
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def digest_of(value: dict[str, Any]) -> str:
-    """The digest of a JSON document."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -139,6 +139,15 @@ def log_losses(log_probs: Tensor, labels: Tensor) -> Tensor:
     return -log_probs.gather(1, labels[:, None]).squeeze(1).double().clamp(max=0)
 
 
+def possible(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """Whether the label has a probability above zero, [N], from log-probabilities or logits [N, C].
+
+    >>> possible(torch.tensor([[0.5, 0.5], [1.0, 0.0]]).log(), torch.tensor([1, 1]))
+    tensor([ True, False])
+    """
+    return log_probs.gather(1, labels[:, None]).squeeze(1) > -torch.inf
+
+
 def squared_errors(rows: Rows) -> Tensor:
     """sum_c (p_c - 1[y = c])^2, [N]."""
     return subtract_label(rows.probs.double(), rows.labels).square().sum(1)

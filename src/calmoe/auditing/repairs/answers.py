@@ -45,7 +45,7 @@ def answer(calibrator: Calibrator, output: MixtureOutput, labels: Tensor, of: Of
     answers = Answers.empty(len(labels))
     for start in range(0, len(labels), CHUNK):
         part = slice(start, start + CHUNK)
-        logs = calibrator.transform(MixtureOutput(*(each[part] for each in output))).log_probs
+        logs = calibrator.transform(output.take(part)).log_probs
         truth = labels[part]
         top, predicted = logs.max(dim=1)
         right = (predicted == truth).double()

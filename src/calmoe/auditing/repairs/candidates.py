@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from calmoe.calibration import (
@@ -19,6 +18,7 @@ from calmoe.calibration import (
 )
 from calmoe.calibration.log_linear import Labelled, fit_diagonal, fit_matrices, log_distribution
 from calmoe.calibration.matrix_scaling import MOST_CLASSES, STRENGTHS
+from calmoe.metrics.scores import possible
 from calmoe.mixture import MixtureOutput
 
 NOTHING, TEMPERATURE, ISOTONIC, VECTOR, MATRIX, ROUTING = (
@@ -77,9 +77,9 @@ def fit(variants: Sequence[Variant], output: MixtureOutput, labels: Tensor) -> d
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
         temperature = Temperature().fit(output.log_probs, labels)
-    possible = output.log_probs.gather(1, labels[:, None]).squeeze(1) > -torch.inf
-    if not possible.all():
-        output, labels = MixtureOutput(*(part[possible] for part in output)), labels[possible]
+    kept = possible(output.log_probs, labels)
+    if not kept.all():
+        output, labels = output.take(kept), labels[kept]
     logs = log_distribution(output.log_probs)
     rows = Labelled(logs.numpy(), labels.numpy(), 1 / temperature.temperature_)
     fits: dict[Variant, Calibrator] = {}

@@ -86,7 +86,7 @@ class Rows:
 
     def take(self, rows: np.ndarray) -> "Rows":
         index = as_tensor(rows)
-        output = MixtureOutput(*(part[index] for part in self.output))
+        output = self.output.take(index)
         return replace(self, output=output, labels=self.labels[index])
 
     def __len__(self) -> int:

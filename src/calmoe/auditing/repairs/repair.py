@@ -16,6 +16,7 @@ from calmoe.calibration.seen_rows import SeenRows
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
 from calmoe.metrics.checks import Of, check_event
+from calmoe.metrics.scores import possible
 from calmoe.new_rows import new_rows
 from calmoe.predictions import Predictions
 
@@ -138,11 +139,10 @@ def repair(
     check_event(of, predictions.num_classes)
     predictions = new_rows(predictions).predictions
     labels = predictions.known_labels
-    log_probs = predictions.output.log_probs
-    possible = int((log_probs.gather(1, labels[:, None]) > -float("inf")).sum())
-    if possible < FEWEST:
-        zero = " whose label has a probability above zero" * (possible < len(predictions))
-        raise TooFewRows(f"there are {possible} rows{zero}: choosing a repair needs {FEWEST}")
+    usable = int(possible(predictions.output.log_probs, labels).sum())
+    if usable < FEWEST:
+        zero = " whose label has a probability above zero" * (usable < len(predictions))
+        raise TooFewRows(f"there are {usable} rows{zero}: choosing a repair needs {FEWEST}")
     wrong = int((predictions.output.predicted != labels).sum())
     expected = float((1 - predictions.output.confidence.double()).sum())
     if max(wrong, expected) < FEWEST_WRONG:

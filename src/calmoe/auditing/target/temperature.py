@@ -19,6 +19,7 @@ from calmoe.auditing.target.shift import Shift
 from calmoe.calibration import CalibrationWarning, Temperature
 from calmoe.metrics.binned import width_bins
 from calmoe.metrics.checks import Of
+from calmoe.metrics.scores import possible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +85,7 @@ def _interval(
     if fitted.status_ != "optimum":
         return NONE._replace(value=value)
     scores = (logs - logs.amax(dim=1, keepdim=True)).clamp(min=-1e6)
-    of_label = logs.gather(1, labels[:, None]).squeeze(1)
-    kept = of_label > -torch.inf
+    kept = possible(logs, labels)
     scores, weight = scores[kept], torch.as_tensor(weights)[kept]
     probs = torch.softmax(scores / value, dim=1)
     expected = (probs * scores).sum(dim=1)
