@@ -37,6 +37,8 @@ def estimate_statistics(
 ) -> None:
     """Set batch norm's running statistics to their mean over the batches, as the present weights see them.
 
+    A short last batch counts as much as a full one: its rows weigh more.
+
     The model is left in training mode or not, as it was; without batch norm nothing happens, and no batch is
     drawn.
 

@@ -57,7 +57,8 @@ class Method:
         objective: What it trains on after the warm-up: a name in `OBJECTIVES`.
         loss: One loss an example: a name in `LOSSES`.
         gradient: "plain", "rectified" (FGR) or "sharp" (SAM).
-        warmup: The gradient of the warm-up with ERM: "plain", or "sharp" as sharp methods have it.
+        warmup: The gradient of the warm-up with ERM, "plain" or "sharp"; where it is empty, "sharp" if
+            `gradient` is.
         post_hoc: What follows training: None or "per_expert_temperature".
         weights_of: The method whose trained model this one uses.
         fixed: Training settings that no run changes, by name.
@@ -70,20 +71,20 @@ class Method:
     """
 
     name: str
-    title: str = ""  # in tables and figures; the name where it is empty
+    title: str = ""
     family: str = "own"
     colour: str = ""
     marker: str = ""
     head: str = "mixture"
-    objective: str = "erm"  # after the warm-up
+    objective: str = "erm"
     loss: str = "cross_entropy"
     gradient: str = "plain"
-    warmup: str = ""  # the gradient of the warm-up with ERM: "plain", or "sharp" as sharp methods have it
+    warmup: str = ""
     post_hoc: str | None = None
-    weights_of: str | None = None  # the method whose trained model this one uses
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # training settings that no run changes
-    on_texts: Mapping[str, Any] = field(default_factory=dict)  # those of them that a text encoder has instead
-    pools_views: bool = False  # whether its predictions are those over all views, not of the image alone
+    weights_of: str | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    on_texts: Mapping[str, Any] = field(default_factory=dict)
+    pools_views: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)

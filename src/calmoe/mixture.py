@@ -43,9 +43,9 @@ class MixtureOutput(NamedTuple):
         tensor([[0.2500, 0.7500]])
     """
 
-    log_probs: Tensor  # [N, C] the mixture
-    log_routing: Tensor  # [N, K] the router
-    expert_log_probs: Tensor  # [N, K, C] each expert
+    log_probs: Tensor
+    log_routing: Tensor
+    expert_log_probs: Tensor
 
     @property
     def probs(self) -> Tensor:

@@ -58,7 +58,7 @@ class Recipe(NamedTuple):
     make: Callable[..., Objective]
     settings: tuple[str, ...] = ()
     own: Mapping[str, Setting] = {}
-    robust: bool = False  # whether it leans on large losses, against a shift
+    robust: bool = False
 
 
 def _check_objective(name: str, recipe: Any) -> None:

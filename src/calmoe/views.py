@@ -27,7 +27,7 @@ class View(NamedTuple):
     """
 
     mirrored: bool = False
-    down: int = 0  # pixels
+    down: int = 0
     right: int = 0
 
 

@@ -309,10 +309,10 @@ class Frontier:
         2.0
     """
 
-    temperatures: np.ndarray  # [M]
-    ece: np.ndarray  # [M] on all test rows
-    subset_ece: np.ndarray  # [M] on the subset
-    chosen: int  # the index of the temperature that validation chose
+    temperatures: np.ndarray
+    ece: np.ndarray
+    subset_ece: np.ndarray
+    chosen: int
 
 
 def frontier(

@@ -171,12 +171,12 @@ class Reliability:
         array([0.095, 0.905])
     """
 
-    edges: np.ndarray  # [B + 1]
-    count: np.ndarray  # [B] rows, whatever their weight
-    share: np.ndarray  # [B] of the total weight
-    effective: np.ndarray  # [B] Kish's effective number of rows, (sum w)^2 / sum w^2
-    confidence: np.ndarray  # [B] mean in the bin, not its centre
-    accuracy: np.ndarray  # [B]
+    edges: np.ndarray
+    count: np.ndarray
+    share: np.ndarray
+    effective: np.ndarray
+    confidence: np.ndarray
+    accuracy: np.ndarray
 
     @property
     def standard_error(self) -> np.ndarray:

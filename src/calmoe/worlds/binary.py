@@ -44,9 +44,9 @@ class World(Finite):
         (array([0.7]), 0.1)
     """
 
-    experts: np.ndarray  # [M, K] each expert's probability of class 1
-    truth: np.ndarray  # [M]
-    said: np.ndarray | None = None  # [M] the mixture's probability of class 1 after a recalibration
+    experts: np.ndarray
+    truth: np.ndarray
+    said: np.ndarray | None = None
 
     @property
     def mixture(self) -> np.ndarray:
@@ -275,12 +275,7 @@ def miscalibrated(seed: int, temperature: float = 2.0, experts: int = 3, configu
         0.0
     """
     world = calibrated(seed, experts, configurations)
-    return World(
-        probability=world.probability,
-        routing=world.routing,
-        experts=world.experts,
-        truth=expit(logit(world.mixture) / temperature),
-    )
+    return replace(world, truth=expit(logit(world.mixture) / temperature))
 
 
 def confident(seed: int, experts: int = 3, configurations: int = 80) -> World:
