@@ -104,8 +104,8 @@ class Method:
             ("post_hoc", POST_HOC),
         ):
             if getattr(self, name) not in known:
-                listed = ", ".join(map(str, known))
-                raise InputError(f"{self.name}: {name} must be one of {listed}, not {getattr(self, name)!r}")
+                choices = ", ".join(map(str, known))
+                raise InputError(f"{self.name}: {name} must be one of {choices}, not {getattr(self, name)!r}")
         if extra := sorted(self.on_texts.keys() - self.fixed.keys()):
             raise InputError(f"{self.name}: on_texts has {', '.join(extra)}, which fixed must have too")
 

@@ -139,10 +139,10 @@ class Predictions:
         """The labels; an error where there are none."""
         if self.labels is None:
             named = ", ".join(map(shown, self.groups))
-            listed = f"; the other columns are named {named}" if named else ""
+            others = f"; the other columns are named {named}" if named else ""
             raise InputError(
                 "these predictions carry no labels, and only labels say how true they are: add what came "
-                f"true as `label` (`labels` in arrays), or name its column with --label{listed}"
+                f"true as `label` (`labels` in arrays), or name its column with --label{others}"
             )
         return self.labels
 

@@ -186,5 +186,5 @@ def cause(error: BaseException) -> str:
 @cache
 def offered(group: str) -> dict[str, EntryPoint]:
     """The entry points of the group by name; of two with one name, that of the first package by name."""
-    found = sorted(entry_points(group=group), key=lambda e: e.dist.name if e.dist else "", reverse=True)
-    return {entry.name: entry for entry in found}
+    entries = sorted(entry_points(group=group), key=lambda e: e.dist.name if e.dist else "", reverse=True)
+    return {entry.name: entry for entry in entries}

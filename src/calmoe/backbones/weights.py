@@ -57,9 +57,11 @@ def fitting_weights(backbone: nn.Module, weights: str | Path) -> dict[str, Tenso
         ],
     }
     if any(problems.values()):
-        listed = "; ".join(f"{len(names)} {what}: {_few(names)}" for what, names in problems.items() if names)
+        details = "; ".join(
+            f"{len(names)} {what}: {_few(names)}" for what, names in problems.items() if names
+        )
         advice = _settings_between(ours, theirs)
-        raise InputError(f"{path} does not fit this ResNet's depth, stem and stages{advice} ({listed})")
+        raise InputError(f"{path} does not fit this ResNet's depth, stem and stages{advice} ({details})")
     with about(path):
         check_finite(theirs)
     return theirs

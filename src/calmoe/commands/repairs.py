@@ -53,7 +53,7 @@ def repair_command(
     file = predictions_at(file)
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("repair", total=1.0)
-        found = repair_file(
+        repaired = repair_file(
             file,
             columns,
             out,
@@ -62,13 +62,14 @@ def repair_command(
             seed=seed,
             inside=lambda share: bar.update(task, completed=share),
         )
-    for note in found.notes:
+    for note in repaired.notes:
         say(f"note: {file}: {note}")
-    make_console().print(candidates_table(found.repair).rich())
-    say(found.effect)
-    changes = "changes nothing" if found.calibrator.kind == "Identity" else f"holds {found.calibrator.title}"
-    say(f"{out} {changes}, {found.calibrator.note}")
-    if found.calibrator.kind != "Identity":
+    make_console().print(candidates_table(repaired.repair).rich())
+    say(repaired.effect)
+    calibrator = repaired.calibrator
+    changes = "changes nothing" if calibrator.kind == "Identity" else f"holds {calibrator.title}"
+    say(f"{out} {changes}, {calibrator.note}")
+    if calibrator.kind != "Identity":
         say(f"next: calmoe apply {out} NEW_FILE_OR_MODEL --out REPAIRED; then audit it on other rows")
 
 

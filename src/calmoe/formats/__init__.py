@@ -96,5 +96,5 @@ def table_in_memory(source: Any, columns: Columns, limit: int | None = None) -> 
     from calmoe.formats.arrow import columns_of
     from calmoe.formats.mapping import mapped
 
-    found = columns_of(source, limit, lenient=columns.groups is not None)
-    return mapped(found, columns, arrays=isinstance(source, dict))
+    named = columns_of(source, limit, lenient=columns.groups is not None)
+    return mapped(named, columns, arrays=isinstance(source, dict))

@@ -108,7 +108,7 @@ def is_standard(columns: Named, asked: Columns, arrays: bool = False) -> bool:
 
 def _without_class_0(columns: Named) -> bool:
     """Whether columns prob_1, … are there, but no prob_0: a lone one, or classes that count from 1."""
-    numbers = [found[1] for name in columns if (found := re.fullmatch(r"prob_([0-9]{1,9})", name))]
+    numbers = [numbered[1] for name in columns if (numbered := re.fullmatch(r"prob_([0-9]{1,9})", name))]
     return bool(numbers) and all(int(number) for number in numbers)
 
 
@@ -133,8 +133,8 @@ class _Reading:
         truth = self._truth()
         scores = self._scores(truth)
         experts = expert_scores(self.parts, scores)
-        found = scores or experts
-        if found is None:
+        leading = scores or experts
+        if leading is None:
             raise InputError(self._nothing())
         if experts is not None and experts.values.ndim != 3:
             shape = list(experts.values.shape)
@@ -145,14 +145,16 @@ class _Reading:
             if each is not None and 0 in each.values.shape:
                 rows = "there are no rows" if each.values.shape[0] == 0 else "there are no classes"
                 raise InputError(f"{rows} in {listed(each.columns)}")
-        matched = self._match(found, truth)
+        matched = self._match(leading, truth)
         arrays: dict[str, Tensor] = {}
         for each, name in ((scores, "probs"), (experts, "expert_probs")):
             if each is not None:
                 arrays |= _probabilities(each, name, matched, self.asked.logits)
-        told = next((arrays[name] for name in ("expert_log_probs", "expert_probs") if name in arrays), None)
-        arrays |= routing_weights(self.parts, told)
-        metadata: dict[str, Any] = {NOTE: self._note(found, truth, matched)}
+        answers = next(
+            (arrays[name] for name in ("expert_log_probs", "expert_probs") if name in arrays), None
+        )
+        arrays |= routing_weights(self.parts, answers)
+        metadata: dict[str, Any] = {NOTE: self._note(leading, truth, matched)}
         if matched.names != [str(number) for number in range(len(matched.names))]:
             metadata["classes"] = matched.names
         if matched.labels is not None:
@@ -177,13 +179,13 @@ class _Reading:
             return _of_columns(names, values, by_place=True)
         if arrays or not _without_class_0(parts.columns):
             logits = ("logits",) if arrays and self.asked.logits else ()
-            if (found := parts.numbered((*ARRAYS, *logits))) is not None:
-                if found.values.ndim != 2:
+            if (numbered := parts.numbered((*ARRAYS, *logits))) is not None:
+                if numbered.values.ndim != 2:
                     raise InputError(
-                        f"{listed(found.columns)} must be [N, C], a row per example, a column per class, not "
-                        f"{list(found.values.shape)}"
+                        f"{listed(numbered.columns)} must be [N, C], a row per example, a column per class, "
+                        f"not {list(numbered.values.shape)}"
                     )
-                return found._replace(by_place=arrays)
+                return numbered._replace(by_place=arrays)
         certain = self._certain(truth)
         if certain is None:
             return None if arrays else parts.numbered(ARRAYS)  # which says what is wrong with their numbers
@@ -194,23 +196,23 @@ class _Reading:
     def _certain(self, truth: Truth | None) -> tuple[list[str], str] | None:
         """The columns that are the classes' probabilities without a doubt, and how their names begin."""
         names = list(self.parts.columns)
-        classes = set(self.asked.classes or self.asked.like or self._told_classes(truth))
-        found = []
+        classes = set(self.asked.classes or self.asked.like or self._known_classes(truth))
+        candidates = []
         for prefix in (*PREFIXES, *(LOGITS if self.asked.logits else ())):
             own = [name for name in names if name.startswith(prefix) and len(name) > len(prefix)]
             after = [name[len(prefix) :] for name in own]
             if own and (counted(after) or (classes & set(after)) or (after == ["1"])):
-                found.append((own, prefix))
+                candidates.append((own, prefix))
         if len(classes) > 1 and classes <= set(names):
-            found.append(([name for name in names if name in classes], ""))
+            candidates.append(([name for name in names if name in classes], ""))
         if LONE in names:
-            found.append(([LONE], ""))
-        if len(found) > 1:
-            several = " or ".join(listed(own) for own, _ in found)
+            candidates.append(([LONE], ""))
+        if len(candidates) > 1:
+            several = " or ".join(listed(own) for own, _ in candidates)
             raise InputError(f"either of {several} may be the probabilities: say which with --probs")
-        return found[0] if found else None
+        return candidates[0] if candidates else None
 
-    def _told_classes(self, truth: Truth | None) -> list[str]:
+    def _known_classes(self, truth: Truth | None) -> list[str]:
         """The classes of the labels, or else of the predictions."""
         if truth is not None:
             return truth.names
@@ -219,18 +221,18 @@ class _Reading:
             return []
         return [class_name(value) for value in np.unique(predicted)]
 
-    def _match(self, found: Scores, truth: Truth | None) -> Match:
+    def _match(self, scores: Scores, truth: Truth | None) -> Match:
         asked = self.asked
-        if found.lone:
+        if scores.lone:
             after = next(
-                (found.columns[0].removeprefix(p) for p in PREFIXES if found.columns[0].startswith(p)), None
+                (scores.columns[0].removeprefix(p) for p in PREFIXES if scores.columns[0].startswith(p)), None
             )
             like = asked.like if asked.like and len(asked.like) == 2 else None
             known = like is not None and (truth is None or set(truth.names) <= set(like))
             classes = asked.classes or (like if known else None)
-            lone = two_classes(found.columns[0], truth, classes, asked.positive, after)
+            lone = two_classes(scores.columns[0], truth, classes, asked.positive, after)
             return _like(lone, asked.like)
-        matched = match(found.names, truth, asked.classes, found.by_place, found.columns)
+        matched = match(scores.names, truth, asked.classes, scores.by_place, scores.columns)
         if asked.positive is not None:
             check_there("class", asked.positive, matched.names)
         return _like(matched, asked.like)
@@ -245,15 +247,15 @@ class _Reading:
             named.append(TAUGHT)
         return {name: self.parts.take(name) for name in named}
 
-    def _note(self, found: Scores, truth: Truth | None, matched: Match) -> str:
+    def _note(self, scores: Scores, truth: Truth | None, matched: Match) -> str:
         """In one line how the columns were read."""
         kind = "logits" if self.asked.logits else "probabilities"
         parts = [f"labels {shown(truth.column)}"] if truth is not None else []
-        if found.lone:
+        if scores.lone:
             one = "log-odds" if self.asked.logits else "the probability"
-            parts.append(f"{shown(found.columns[0])} is {one} of {shown(matched.names[-1])}")
+            parts.append(f"{shown(scores.columns[0])} is {one} of {shown(matched.names[-1])}")
         else:
-            parts.append(f"{kind} {listed(found.columns)}")
+            parts.append(f"{kind} {listed(scores.columns)}")
         if not counted(matched.names):
             named = listed(f"{number} = {name}" for number, name in enumerate(matched.names))
             parts.append(f"classes {named}")

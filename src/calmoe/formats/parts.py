@@ -97,8 +97,8 @@ def expert_scores(parts: Remaining, scores: Scores | None) -> Scores | None:
     """The experts' probabilities [N, K, C], classes in the order of the mixture's columns, if any."""
     if parts.asked.experts is not None:
         return _named(parts, list(parts.asked.experts), scores)
-    if not parts.arrays and (found := _by_class(parts, scores)) is not None:
-        return found
+    if not parts.arrays and (by_class := _by_class(parts, scores)) is not None:
+        return by_class
     numbered = parts.numbered(("expert_log_probs", "expert_probs"))
     named = scores is not None and not (scores.by_place or counted(suffixes(scores.names)))
     if numbered is not None and named and parts.asked.classes is None:
@@ -193,18 +193,18 @@ def _by_class(parts: Remaining, scores: Scores | None) -> Scores | None:
     """Columns such as expert_0_prob_cat, for each class of the mixture's columns."""
     if scores is None or scores.log:
         return None
-    found = [match for name in parts.columns if (match := EXPERT.fullmatch(name))]
+    matches = [match for name in parts.columns if (match := EXPERT.fullmatch(name))]
     readings = [list(scores.names), _classes(scores)]
-    classes = next((names for names in readings if {match[2] for match in found} == set(names)), None)
+    classes = next((names for names in readings if {match[2] for match in matches} == set(names)), None)
     if classes is None:
         return None
-    number = 1 + max(int(match[1]) for match in found)
-    by_place = {(int(match[1]), match[2]): match[0] for match in found}
-    if len(by_place) != len(found) or len(found) != number * len(classes):
+    number = 1 + max(int(match[1]) for match in matches)
+    by_place = {(int(match[1]), match[2]): match[0] for match in matches}
+    if len(by_place) != len(matches) or len(matches) != number * len(classes):
         raise InputError(f"columns of experts have a gap or stand twice: each expert needs {listed(classes)}")
     columns = [parts.take_numbers(by_place[expert, name]) for expert in range(number) for name in classes]
     values = _beside(columns).reshape(len(columns[0]), number, len(classes))
-    return Scores([found[0][0]], scores.names, values, by_place=scores.by_place, lone=scores.lone)
+    return Scores([matches[0][0]], scores.names, values, by_place=scores.by_place, lone=scores.lone)
 
 
 def _beside(columns: list[np.ndarray]) -> np.ndarray:

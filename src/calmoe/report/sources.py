@@ -161,13 +161,13 @@ def _check_same(first: Run, second: Run) -> None:
         )
     differing = [name for name in differences(a, b) if name not in free]
     if differing:
-        listed = "; ".join(
+        reasons = "; ".join(
             DIGESTS[name].format(those="those of the first")
             if name in DIGESTS
             else f"{name} is {a.get(name)!r} and {b.get(name)!r}"
             for name in causes(differing)[:3]
         )
-        raise InputError(f"{first.path} and {second.path} are not of one kind ({listed}): report them apart")
+        raise InputError(f"{first.path} and {second.path} are not of one kind ({reasons}): report them apart")
 
 
 def validation_rows(sources: Sources) -> list[int]:

@@ -57,16 +57,16 @@ def repair_file(
         predictions, _, left_out = new_rows(predictions)
         judged = judged_class(predictions, of, "--of")
         with threadpool_limits(1):
-            found = repair(predictions, of=judged, seed=seed, inside=inside)
-        if kind in found.left_out:
-            raise InputError(f"--kind {kind} is not possible: {found.left_out[kind]}")
-    name = found.recommended or NOTHING if kind == AUTO else kind
-    note = f"fitted on {found.learned:,} rows of {name_of(path)} (SHA-256 {_digest(path)})"
-    calibrator = replace(found.fits[name], classes=predictions.class_names, note=note)
+            outcome = repair(predictions, of=judged, seed=seed, inside=inside)
+        if kind in outcome.left_out:
+            raise InputError(f"--kind {kind} is not possible: {outcome.left_out[kind]}")
+    name = outcome.recommended or NOTHING if kind == AUTO else kind
+    note = f"fitted on {outcome.learned:,} rows of {name_of(path)} (SHA-256 {_digest(path)})"
+    calibrator = replace(outcome.fits[name], classes=predictions.class_names, note=note)
     calibrator.save(out)
-    said = sentences(found) if kind == AUTO else found.effect(kind)
+    said = sentences(outcome) if kind == AUTO else outcome.effect(kind)
     read_as = [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
-    return Repaired(found, calibrator, said, [*read_as, *([left_out_note(left_out)] if left_out else [])])
+    return Repaired(outcome, calibrator, said, [*read_as, *([left_out_note(left_out)] if left_out else [])])
 
 
 def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Path) -> list[str]:

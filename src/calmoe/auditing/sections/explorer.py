@@ -129,13 +129,13 @@ def _factors(
     configurations: Configurations, predictions: Predictions, index: np.ndarray, of: Of, bins: int
 ) -> list[Levels]:
     """Those that tell rows apart; where cells become too many, the last ones lose levels first."""
-    found = [_bands(index, bins, of)]
+    factors = [_bands(index, bins, of)]
     if configurations.num_experts > 1:
-        found += [_agreement(configurations), _leading(configurations)]
+        factors += [_agreement(configurations), _leading(configurations)]
     for column, masks in list(column_groups(known_before(predictions)).items())[:MOST_COLUMNS]:
-        found.append(_column(column, masks, len(index)))
-    found.append(_predicted(predictions))
-    return [(factor, level) for factor, level in found if len(factor.levels) > 1]
+        factors.append(_column(column, masks, len(index)))
+    factors.append(_predicted(predictions))
+    return [(factor, level) for factor, level in factors if len(factor.levels) > 1]
 
 
 def _bands(index: np.ndarray, bins: int, of: Of) -> Levels:
@@ -222,8 +222,8 @@ def _fewer(factor: Factor, level: np.ndarray, most: int) -> Levels:
 
 
 def _compute(material: Material, inside: Inside) -> Findings:
-    found = explorer(material.configurations, material.predictions, of=material.of, bins=material.bins)
-    return Findings({"explorer": found})
+    numbers = explorer(material.configurations, material.predictions, of=material.of, bins=material.bins)
+    return Findings({"explorer": numbers})
 
 
 SECTION = Section(name="explorer", cost=0.5, compute=_compute, page=lambda report, pictures: None)

@@ -152,12 +152,12 @@ def groups(
     masks = group_rows(columns)
     each, index = 1 - (1 - level) / (2 * max(len(masks), 1)), configurations.bins(bins)
     largest = sorted(masks, key=lambda key: -int(masks[key].sum()))[:MOST_GROUPS]
-    found = [_group(key, configurations, masks[key], index, bins, each) for key in largest]
-    found.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
+    judged = [_group(key, configurations, masks[key], index, bins, each) for key in largest]
+    judged.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
     left = {name: _why(values) for name, values in columns.items() if name not in {c for c, _ in masks}}
     if len(masks) > MOST_GROUPS:
         left["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(masks)} groups are listed"
-    return Groups(groups=tuple(found), unlisted=left)
+    return Groups(groups=tuple(judged), unlisted=left)
 
 
 def by_prediction(

@@ -25,7 +25,7 @@ def worst_tilt(cells: Cells, budget: float) -> list[list[np.ndarray]]:
     columns = cells.level + (ends - sizes)
     design = np.zeros((len(cells.count), int(ends[-1])))
     np.put_along_axis(design, columns, 1.0, axis=1)
-    found = []
+    tilts = []
     up = np.ones(cells.bins)
     for start in (np.bincount(cells.bin, gap, minlength=cells.bins), up, -up):
         signs, density = np.where(start >= 0, 1.0, -1.0), np.ones(len(gap))
@@ -40,10 +40,10 @@ def worst_tilt(cells: Cells, budget: float) -> list[list[np.ndarray]]:
             if widest < 1e-12:
                 break
             scale = _scale(cells, direction / widest, budget)
-            found.append(np.split(scale * slopes / widest, ends[:-1]))
+            tilts.append(np.split(scale * slopes / widest, ends[:-1]))
             density = cells.density(scale * direction / widest)[0]
             signs = np.where(np.bincount(cells.bin, density * gap, minlength=cells.bins) >= 0, 1.0, -1.0)
-    return found
+    return tilts
 
 
 def _scale(cells: Cells, direction: np.ndarray, budget: float) -> float:

@@ -155,9 +155,9 @@ def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
     absent = (number for number in range(1, first.place.shards + 1) if number not in names)
     missing = [*islice(absent, 7)]  # a file may say that there are a billion
     if missing:
-        listed = ", ".join(map(str, missing[:6])) + (", …" if len(missing) > 6 else "")
+        numbers = ", ".join(map(str, missing[:6])) + (", …" if len(missing) > 6 else "")
         raise InputError(
-            f"of {first.place.shards} shards {listed} {'is' if len(missing) == 1 else 'are'} missing: run "
+            f"of {first.place.shards} shards {numbers} {'is' if len(missing) == 1 else 'are'} missing: run "
             f"`calmoe audit-shard … --shard {missing[0]}/{first.place.shards}`"
         )
     sums = first.sums

@@ -194,19 +194,19 @@ def _ece_under(sums: WeightedGaps, heaviest: np.ndarray, level: float) -> Estima
 def _groups(sums: Sums, level: float, sampled: Groups) -> Groups:
     """Every group, as `sections.groups` orders and names them; the sample tells which repeat the label."""
     answers = {column: why for column, why in sampled.unlisted.items() if why == THE_LABEL}
-    listed = {
+    tallies = {
         (column, name): tally
         for column, own in sums.groups.items()
         if column not in answers
         for name, tally in _named(column, own).items()
     }
-    each = 1 - (1 - level) / (2 * max(len(listed), 1))
-    largest = sorted(listed, key=lambda key: -int(listed[key].rows.sum()))[:MOST_GROUPS]
-    groups = [_group(*key, listed[key], each) for key in largest]
+    each = 1 - (1 - level) / (2 * max(len(tallies), 1))
+    largest = sorted(tallies, key=lambda key: -int(tallies[key].rows.sum()))[:MOST_GROUPS]
+    groups = [_group(*key, tallies[key], each) for key in largest]
     groups.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
     unlisted = {column: _why(own) for column, own in sums.groups.items() if own.values is None} | answers
-    if len(listed) > MOST_GROUPS:
-        unlisted["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(listed)} groups are listed"
+    if len(tallies) > MOST_GROUPS:
+        unlisted["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(tallies)} groups are listed"
     return Groups(groups=tuple(groups), unlisted=unlisted, by_prediction=sampled.by_prediction)
 
 
