@@ -50,3 +50,13 @@ def shown(value: object, most: int = 200) -> str:
     except RecursionError:
         text = "something deeply nested"
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
+
+
+def some(names: Iterable[object], most: int) -> str:
+    """The first names, for a message.
+
+    >>> some("abc", 3), some([1, 2, 3], 2)
+    ('a, b, c', '1, 2, …')
+    """
+    given = [*map(str, names)]
+    return ", ".join(given if len(given) <= most else [*given[:most], "…"])

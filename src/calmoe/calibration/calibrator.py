@@ -19,7 +19,7 @@ from calmoe.calibration.saved import check_saved, read_file
 from calmoe.calibration.seen_rows import SeenRows
 from calmoe.calibration.temperature import PerExpertTemperature, ShiftedTemperature, Temperature
 from calmoe.calibration.vector_scaling import VectorScaling
-from calmoe.errors import InputError, about, shown
+from calmoe.errors import InputError, about, shown, some
 from calmoe.files import write_json
 from calmoe.formats.writing import TAUGHT
 from calmoe.mixture import MixtureOutput
@@ -185,7 +185,7 @@ class Calibrator:
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(map(shown, names[:most])) + (", …" if len(names) > most else "")
+    return some(map(shown, names), most)
 
 
 def with_flattered_marked(predictions: Predictions) -> Predictions:

@@ -8,7 +8,7 @@ import torch
 from sklearn.utils import _safe_indexing
 
 from calmoe.arrays import as_number
-from calmoe.errors import InputError, shown
+from calmoe.errors import InputError, shown, some
 from calmoe.methods import OBJECTIVES
 from calmoe.mixture import MixtureOutput
 from calmoe.models.choice import Trial, choose, fit_chosen, try_candidates
@@ -196,5 +196,5 @@ class MixtureOfModels(TableClassifier):
             return names[wanted]
         if wanted in names:
             return str(wanted)
-        listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-        raise InputError(f"expect_shift: there is no column {shown(wanted)}; the columns are {listed}")
+        known = some(names, 12)
+        raise InputError(f"expect_shift: there is no column {shown(wanted)}; the columns are {known}")

@@ -12,7 +12,7 @@ import torch
 
 from calmoe.arrays import as_numpy, as_tensor
 from calmoe.calibration import Calibrator
-from calmoe.errors import InputError, shown
+from calmoe.errors import InputError, shown, some
 from calmoe.mixture import MixtureOutput
 from calmoe.models.card import Card
 from calmoe.models.taught import Taught
@@ -139,7 +139,7 @@ class Model:
         names = [class_name(value) for value in np.asarray(y, dtype=object).tolist()]
         strange = next((name for name in names if name not in place), None)
         if strange is not None:
-            known = ", ".join(list(place)[:12]) + (", …" if len(place) > 12 else "")
+            known = some(place, 12)
             raise InputError(f"the label {shown(strange)} is no class of the model: its classes are {known}")
         return np.array([place[name] for name in names], dtype=np.int64)
 

@@ -1,12 +1,11 @@
 """An estimator on tables, with its card, as one model."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from calmoe.errors import InputError, shown
+from calmoe.errors import InputError, shown, some
 from calmoe.mixture import MixtureOutput
 from calmoe.models.card import Card
 from calmoe.models.classifier import TableClassifier
@@ -56,20 +55,14 @@ class TableModel(Model):
             if hasattr(self.estimator, "feature_names_in_"):
                 raise InputError(
                     f"the model knows its columns by name: give a DataFrame or a dict of columns with "
-                    f"{_listed(self.columns)}, not {type(X).__name__}"
+                    f"{some(map(shown, self.columns), MOST_NAMED)}, not {type(X).__name__}"
                 )
             return X if np.ndim(X) else np.atleast_2d(X)
         columns = read_columns(X)
         if missing := [name for name in self.columns if name not in columns]:
-            lacks = f"lacks the column{'s' * (len(missing) > 1)} {_listed(missing)}"
-            remedy = f"which the model learned from: it has {_listed(columns)}"
+            lacks = f"lacks the column{'s' * (len(missing) > 1)} {some(map(shown, missing), MOST_NAMED)}"
+            remedy = f"which the model learned from: it has {some(map(shown, columns), MOST_NAMED)}"
             raise InputError(f"the table {lacks}, {remedy}")
         if not len(next(iter(columns.values()))):
             raise InputError("the table has no rows: give at least one")
         return {name: columns[name] for name in self.columns}
-
-
-def _listed(names: Iterable[str]) -> str:
-    """The first names, for a message."""
-    given = list(names)
-    return ", ".join(map(shown, given[:MOST_NAMED])) + (", …" if len(given) > MOST_NAMED else "")

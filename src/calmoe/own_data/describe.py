@@ -10,6 +10,8 @@ from calmoe.own_data.source import Source
 from calmoe.own_data.spec import TrainSpec
 from calmoe.render.wording import listed, many, shortened
 
+NUMBER, DATE, CATEGORY = ("number", "numbers"), ("date", "dates"), ("category", "categories")
+
 
 def describe(data: Labelled, spec: TrainSpec) -> list[str]:
     """Lines on the rows, the classes, the columns, the groups and the split."""
@@ -43,41 +45,36 @@ def class_line(data: Labelled, label: str) -> str:
         for i in np.argsort(-counts, kind="stable")
         for share in [counts[i] / counts.sum()]
     ]
-    return (
-        f"label {label or 'folder'}: {many(len(data.classes), 'class').replace('classs', 'classes')}, "
-        + listed(shortened(shares))
-    )
+    classes = many(len(data.classes), "class", "classes")
+    return f"label {label or 'folder'}: {classes}, {listed(shortened(shares))}"
 
 
 def column_lines(source: Source) -> list[str]:
     """How many columns are numbers, dates and categories; where values are missing; what looks like a key."""
-    kinds: dict[str, list[str]] = {"number": [], "date": [], "category": []}
+    kinds: dict[tuple[str, str], list[str]] = {NUMBER: [], DATE: [], CATEGORY: []}
     gaps: dict[str, int] = {}
     keys, texts = [], []
     for name, values in source.columns.items():
         if values.dtype.kind == "f":
-            kind, absent = "number", np.isnan(values)
+            kind, absent = NUMBER, np.isnan(values)
         elif values.dtype.kind == "M":
-            kind, absent = "date", np.isnat(values)
+            kind, absent = DATE, np.isnat(values)
         else:
             absent = np.array([value is None for value in values], dtype=bool)
-            kind = "category"
+            kind = CATEGORY
             if numbers_in(values) is not None:
-                kind = "number"
+                kind = NUMBER
             elif dates_in(values) is not None:
-                kind = "date"
+                kind = DATE
         kinds[kind].append(name)
         if absent.any():
             gaps[name] = int(absent.sum())
-        if kind == "category" and _is_text(values):
+        if kind == CATEGORY and _is_text(values):
             texts.append(name)
-        elif kind != "date" and _is_key(values):
+        elif kind != DATE and _is_key(values):
             keys.append(name)
-    plural = {"number": "number", "date": "date", "category": "categorie"}
-    lines = [
-        "columns: "
-        + listed([f"{len(n)} {plural[k]}s" if len(n) != 1 else f"1 {k}" for k, n in kinds.items() if n])
-    ]
+    counts = [many(len(names), *words) for words, names in kinds.items() if names]
+    lines = [f"columns: {listed(counts)}"]
     if gaps:
         most = sorted(gaps, key=lambda name: -gaps[name])
         lines.append("missing values: " + listed(shortened([f"{name} {gaps[name]:,}" for name in most])))

@@ -6,7 +6,7 @@ import numpy as np
 
 from calmoe.auditing.repairs.repair import FEWEST
 from calmoe.data.splits import stratified_holdout
-from calmoe.errors import InputError, shown
+from calmoe.errors import InputError, shown, some
 from calmoe.formats.columns import class_values
 from calmoe.models.columns import numbers_in
 from calmoe.models.model import class_name
@@ -91,8 +91,7 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
     train, validation = stratified_holdout(codes[usual[fit]], VALIDATION, spec.seed + 1)
     counts = np.bincount(codes[usual], minlength=len(classes))
     if rare := [str(classes[i]) for i in np.flatnonzero(counts < 10)]:
-        listed = ", ".join(rare[:5]) + (", …" if len(rare) > 5 else "")
-        notes.append(f"fewer than 10 rows of {listed}: their probabilities will be rough")
+        notes.append(f"fewer than 10 rows of {some(rare, 5)}: their probabilities will be rough")
     parts = Parts(usual[fit[train]], usual[fit[validation]], usual[held_out], np.flatnonzero(shift), share)
     return Labelled(source, classes, codes, parts, notes)
 
@@ -124,8 +123,8 @@ def _shifted(source: Source, spec: TrainSpec) -> np.ndarray:
     mask = np.isin(texts, values)
     known, counts = np.unique(texts, return_counts=True)
     if strange := [value for value in values if value not in known]:
-        listed = ", ".join(known[np.argsort(-counts)][:8]) + (", …" if len(known) > 8 else "")
-        raise InputError(f"{column} is never {shown(strange[0])}: its values are {listed}")
+        common = some(known[np.argsort(-counts)], 8)
+        raise InputError(f"{column} is never {shown(strange[0])}: its values are {common}")
     return mask
 
 

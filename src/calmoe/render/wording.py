@@ -15,12 +15,12 @@ def listed(items: Sequence[object]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def many(n: int, noun: str) -> str:
+def many(n: int, noun: str, plural: str = "") -> str:
     """
-    >>> many(1, "seed"), many(5, "seed")
-    ('1 seed', '5 seeds')
+    >>> many(1, "seed"), many(5, "seed"), many(5, "class", "classes")
+    ('1 seed', '5 seeds', '5 classes')
     """
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+    return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
 
 
 def count_range(counts: Iterable[int], noun: str) -> str:

@@ -22,7 +22,7 @@ from calmoe.auditing.streaming.counting import shapes
 from calmoe.auditing.streaming.sample import Sample, smallest
 from calmoe.auditing.streaming.source import Source
 from calmoe.auditing.streaming.sums import GroupColumn, Sums
-from calmoe.errors import InputError, about
+from calmoe.errors import InputError, about, some
 from calmoe.files import legible, write_whole
 from calmoe.metrics.checks import Of
 from calmoe.mixture import MixtureOutput
@@ -155,7 +155,7 @@ def merged(shards: Iterable[tuple[str, Shard]]) -> Shard:
     absent = (number for number in range(1, first.place.shards + 1) if number not in names)
     missing = [*islice(absent, 7)]  # a file may say that there are a billion
     if missing:
-        numbers = ", ".join(map(str, missing[:6])) + (", …" if len(missing) > 6 else "")
+        numbers = some(missing, 6)
         raise InputError(
             f"of {first.place.shards} shards {numbers} {'is' if len(missing) == 1 else 'are'} missing: run "
             f"`calmoe audit-shard … --shard {missing[0]}/{first.place.shards}`"
