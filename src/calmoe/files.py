@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -47,6 +47,22 @@ def write_whole(path: str | Path, data: bytes) -> None:
     """Write `data` beside `path` under a temporary name, then rename: readers see all of it or none."""
     with writing_whole(path) as stream:
         stream.write(data)
+
+
+def check_new(out: Path, endings: Sequence[str], what: str) -> None:
+    """Refuse, before the work, a file that cannot be written, or is there."""
+    if out.suffix not in endings:
+        raise InputError(f"{legible(out)}: calmoe writes {what} as {', '.join(endings)}: end the name so")
+    if not out.parent.is_dir():
+        raise InputError(f"{legible(out)}: there is no folder {legible(out.parent)}: create it first")
+    if os.path.lexists(out):
+        raise InputError(f"{legible(out)} is there already: move it elsewhere, or give another --out")
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file of any size."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def unfinished(name: str) -> str:

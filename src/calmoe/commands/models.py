@@ -133,7 +133,7 @@ def init_command(
     """
     import os
 
-    from calmoe.files import is_utf8, legible, write_whole
+    from calmoe.files import check_new, is_utf8, legible, write_whole
     from calmoe.own_data.spec import as_toml
     from calmoe.own_data.train import look
 
@@ -142,10 +142,7 @@ def init_command(
         seed, None, False,
     )  # fmt: skip
     path = out or Path(f"{spec.name}.toml")
-    if path.suffix != ".toml":
-        raise InputError(f"{path}: a spec's name ends in .toml")
-    if os.path.lexists(path):
-        raise InputError(f"{path} is there already: move it elsewhere, or give another --out")
+    check_new(path, (".toml",), "a spec")
     if not is_utf8(str(spec.data)):
         raise InputError(f"{legible(spec.data)}: its name is not UTF-8, and a spec is: rename it")
     _, said, notes = look(spec)

@@ -35,6 +35,7 @@ __all__ = [
     "FORMAT",
     "HELD_OUT",
     "NOTE",
+    "SAVED",
     "Columns",
     "Table",
     "asked",
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 KINDS = (".safetensors", ".npz", ".csv", ".parquet")
+SAVED = (".safetensors", ".csv", ".parquet")  # as which predictions are written
 HELD_OUT = "held_out.safetensors"  # in a model's folder: its predictions of rows that it has not seen
 
 

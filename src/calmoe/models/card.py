@@ -117,8 +117,8 @@ class Card:
         for part, values in self.scores.items():
             rows = [f"{values['rows']:,.0f} rows"] if "rows" in values else []
             known = {name: title for name, title in TITLES.items() if name in values and name != "rows"}
-            told = [f"{title} {values[name]:.3f}{_at_most(name, values)}" for name, title in known.items()]
-            described.append(f"{part}: {', '.join([*rows, *told])}")
+            figures = [f"{title} {values[name]:.3f}{_at_most(name, values)}" for name, title in known.items()]
+            described.append(f"{part}: {', '.join([*rows, *figures])}")
         return described
 
     def _origin(self) -> str:

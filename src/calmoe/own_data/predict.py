@@ -1,6 +1,5 @@
 """`calmoe predict`: a model's predictions for a table, texts or images, in a file for `calmoe audit`."""
 
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,14 +7,13 @@ import numpy as np
 
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY, with_flattered_marked
 from calmoe.errors import InputError, shown
-from calmoe.files import legible
+from calmoe.files import check_new, legible
+from calmoe.formats import SAVED
 from calmoe.formats.writing import TAUGHT
 from calmoe.models.model import Model, class_name
-from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
+from calmoe.own_data.source import DOMAIN, Source, read_images, rows_of
 from calmoe.own_data.tables import read_table
 from calmoe.predictions import Predictions
-
-KINDS = (".csv", ".parquet", ".safetensors")
 
 
 class Predicted(NamedTuple):
@@ -27,12 +25,7 @@ class Predicted(NamedTuple):
 
 def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[str, ...] = ()) -> Predicted:
     """Predict every row of `data`, and write `out`."""
-    if out.suffix not in KINDS:
-        raise InputError(f"{legible(out)}: predictions are written as {', '.join(KINDS)}: end the name so")
-    if not out.parent.is_dir():
-        raise InputError(f"{legible(out)}: there is no folder {legible(out.parent)}: create it first")
-    if os.path.lexists(out):
-        raise InputError(f"{legible(out)} is there already: move it elsewhere, or give another --out")
+    check_new(out, SAVED, "predictions")
     if not data.exists():
         raise InputError(f"there is no file or folder {legible(data)}")
     if model.kind == "images" and groups:
@@ -78,14 +71,15 @@ def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tupl
         return source, list(source.notes)
     if data.is_dir():
         raise InputError(f"{legible(data)} is a folder: this model takes {model.kind}, give a file")
-    there = read_table(data).columns  # which of the model's columns it has
-    wanted = label or (model.card.label if model.card.label in there else "")
-    own = (name for name in model.card.groups if name in there and name != DOMAIN)
-    named = tuple(dict.fromkeys((*groups, *own)))
     text = model.card.text if model.kind == "texts" else ""
     if model.kind == "texts" and not text:
         raise InputError("the model's card names no column of texts: load it in Python, calmoe.load(folder)")
-    source = read_rows(data, label=wanted, text=text, groups=named)
+    table = read_table(data, text)
+    there = table.columns  # which of the model's columns it has
+    wanted = label or (model.card.label if model.card.label in there else "")
+    own = (name for name in model.card.groups if name in there and name != DOMAIN)
+    named = tuple(dict.fromkeys((*groups, *own)))
+    source = rows_of(table, data, label=wanted, text=text, groups=named)
     return source, list(source.notes)
 
 

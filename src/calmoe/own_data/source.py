@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from calmoe.data.image_cache import SUFFIXES as IMAGES
+from calmoe.data.text import text_notes
 from calmoe.errors import InputError, about, shown
-from calmoe.files import is_utf8, legible
+from calmoe.files import file_digest, is_utf8, legible
 from calmoe.formats.columns import check_there
 from calmoe.models.columns import Columns
 from calmoe.models.model import class_name, group_column
 from calmoe.models.taught import file_keys, table_keys, text_keys
-from calmoe.own_data.tables import read_table
+from calmoe.own_data.tables import Table, read_table
 
 DOMAIN = "domain"
 
@@ -67,7 +68,19 @@ def read_rows(
     path: Path, *, label: str = "", text: str = "", groups: Iterable[str] = (), drop: Iterable[str] = ()
 ) -> Source:
     """A table, or texts where `text` names their column; columns that are named must be there."""
-    table = read_table(path, text)
+    return rows_of(read_table(path, text), path, label=label, text=text, groups=groups, drop=drop)
+
+
+def rows_of(
+    table: Table,
+    path: Path,
+    *,
+    label: str = "",
+    text: str = "",
+    groups: Iterable[str] = (),
+    drop: Iterable[str] = (),
+) -> Source:
+    """The same of a table that was read from `path`."""
     columns, groups, drop = dict(table.columns), tuple(dict.fromkeys(groups)), tuple(drop)
     with about(legible(path)):
         for name in (*filter(None, (label, text)), *groups, *drop):
@@ -75,15 +88,13 @@ def read_rows(
     grouped = {name: group_column(columns[name], name) for name in groups}
     labels = (
         np.array([None if _missing(v) else class_name(v) for v in columns.pop(label)], dtype=object)
-        if (label)
+        if label
         else np.empty(0, dtype=object)
     )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    notes = tuple(table.notes)
+    digest, notes = file_digest(path), tuple(table.notes)
     if text:
-        empty = sum(not (value or "").strip() for value in table.texts)
-        notes += (f"{empty} texts are empty",) if empty else ()
         texts = [value or "" for value in table.texts]
+        notes += text_notes(texts)
         unused = tuple(name for name in columns if name not in (text, *groups, *drop))
         kind: dict[str, Any] = {"kind": "texts", "texts": texts, "unused": unused}
     else:
@@ -147,7 +158,7 @@ def _digest(files: list[Path]) -> str:
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode(errors="surrogateescape") + b"\0")
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
+        digest.update(bytes.fromhex(file_digest(file)))
     return digest.hexdigest()
 
 

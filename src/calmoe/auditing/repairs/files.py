@@ -1,7 +1,5 @@
 """Repairs of predictions in files: choose a calibrator for one file, apply it to another."""
 
-import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +15,12 @@ from calmoe.auditing.sections.repair import sentences
 from calmoe.calibration import Calibrator
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY, with_flattered_marked
 from calmoe.errors import InputError, about
-from calmoe.files import legible
-from calmoe.formats import NOTE, Columns, name_of
+from calmoe.files import check_new, file_digest, legible
+from calmoe.formats import NOTE, SAVED, Columns, name_of
 from calmoe.new_rows import left_out_note, new_rows
 from calmoe.reading import read_with
 
 AUTO = "auto"
-KINDS = (".safetensors", ".csv", ".parquet")  # that predictions are written as
 
 
 class Repaired(NamedTuple):
@@ -50,7 +47,7 @@ def repair_file(
     of: the event whose ECE may not rise, as `judged_class` has it.
     """
     check_word("--kind", kind, (AUTO, *NAMES))
-    _check_new(out, (".json",), "a calibrator")
+    check_new(out, (".json",), "a calibrator")
     predictions = read_with(path, columns)
     with about(legible(path)):
         predictions.known_labels  # noqa: B018 - refused where there are none
@@ -61,7 +58,7 @@ def repair_file(
         if kind in outcome.left_out:
             raise InputError(f"--kind {kind} is not possible: {outcome.left_out[kind]}")
     name = outcome.recommended or NOTHING if kind == AUTO else kind
-    note = f"fitted on {outcome.learned:,} rows of {name_of(path)} (SHA-256 {_digest(path)})"
+    note = f"fitted on {outcome.learned:,} rows of {name_of(path)} (SHA-256 {file_digest(path)[:16]})"
     calibrator = replace(outcome.fits[name], classes=predictions.class_names, note=note)
     calibrator.save(out)
     said = sentences(outcome) if kind == AUTO else outcome.effect(kind)
@@ -71,7 +68,7 @@ def repair_file(
 
 def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Path) -> list[str]:
     """Write the repaired predictions of `path` to `out`; notes on how they were read, and their worth."""
-    _check_new(out, KINDS, "predictions")
+    check_new(out, SAVED, "predictions")
     predictions = read_with(path, replace(columns, like=calibrator.classes, label_optional=True))
     notes = [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
     with about(legible(path)):
@@ -82,18 +79,3 @@ def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Pat
     metadata = {key: value for key, value in repaired.metadata.items() if key != NOTE}
     replace(repaired, metadata=metadata | {"calibrator": calibrator.title}).save(out)
     return notes
-
-
-def _check_new(out: Path, endings: tuple[str, ...], what: str) -> None:
-    """Refuse, before the work, a file that cannot be written or is there."""
-    if out.suffix not in endings:
-        raise InputError(f"{legible(out)}: {what} is written as {', '.join(endings)}: end the name so")
-    if not out.parent.is_dir():
-        raise InputError(f"{legible(out)}: there is no folder {legible(out.parent)}: create it first")
-    if os.path.lexists(out):
-        raise InputError(f"{legible(out)} is there already: move it elsewhere, or give another --out")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]

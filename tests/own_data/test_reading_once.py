@@ -1,0 +1,55 @@
+"""What is expensive to read is read once: tables to predict, images to train on, scores to show."""
+
+from collections import Counter
+
+import pytest
+
+import calmoe
+from calmoe.own_data import predict, source
+from own_commands import NETWORK, done, refused, write_credit
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def counted(monkeypatch, module, *names):
+    """How often these functions of a module are called from now on."""
+    calls = Counter()
+
+    def counting(name):
+        original = getattr(module, name)
+
+        def call(*arguments, **options):
+            calls[name] += 1
+            return original(*arguments, **options)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(module, name, counting(name))
+    return calls
+
+
+def test_a_table_to_predict_is_parsed_once(tmp_path, unrendered, monkeypatch):
+    path = write_credit(tmp_path / "credit.csv", rows=60)
+    done("train", path, "--label", "default", "--group", "region", *NETWORK)
+    parsed = [counted(monkeypatch, module, "read_table") for module in (predict, source)]
+    done("predict", "credit-model", path, "--out", "p.csv")
+    assert sum(calls["read_table"] for calls in parsed) == 1
+
+
+def test_what_is_to_be_written_is_checked_in_the_same_words(tmp_path):
+    path = write_credit(tmp_path / "credit.csv", rows=60)
+    calmoe.CalibratedMoEClassifier(max_epochs=1, random_state=0).fit({"age": range(60)}, [0, 1] * 30).save(
+        "m"
+    )
+    for end, command in {
+        ".toml": ("init", path, "--label", "default"),
+        ".csv": ("predict", "m", path),
+    }.items():
+        (tmp_path / f"there{end}").touch()
+        assert "is there already: move it elsewhere" in refused(*command, "--out", f"there{end}")
+        assert "end the name so" in refused(*command, "--out", "p.txt")
+        assert "there is no folder nowhere: create it first" in refused(*command, "--out", f"nowhere/p{end}")
