@@ -34,6 +34,7 @@ from calmoe.validation import boolean, items, number, one_of
 
 TEMPERATURE_KEYS = ("solver", "temperature", "status")
 EXPERTS_KEYS = ("weighted", "clamp", "solver", "temperatures", "statuses")
+CLAMP = (0.1, 10.0)  # the paper's bounds on an expert's temperature
 SMALLEST = 1e-30  # |T| of the published solver, or a clamp: float32 can divide log-probabilities by it
 
 
@@ -212,7 +213,7 @@ class PerExpertTemperature:
     """
 
     def __init__(
-        self, weighted: bool = False, clamp: tuple[float, float] = (0.1, 10.0), solver: str = "exact"
+        self, weighted: bool = False, clamp: tuple[float, float] = CLAMP, solver: str = "exact"
     ) -> None:
         bounds = [as_number("clamp", bound) for bound in clamp] if isinstance(clamp, tuple | list) else []
         if len(bounds) != 2 or not SMALLEST <= bounds[0] <= bounds[1] <= 1 / SMALLEST:

@@ -9,6 +9,7 @@ import torch
 
 from calmoe.arrays import as_count, as_number
 from calmoe.calibration import Temperature
+from calmoe.calibration.temperature import CLAMP
 from calmoe.calibration.temperature_solvers import CalibrationWarning, temper
 from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
@@ -173,7 +174,7 @@ class CalibratedMoEClassifier(TableClassifier):
             warnings.simplefilter("ignore", CalibrationWarning)  # a separable table leaves it at 1
             output = self.network_(held_out.features.double())
             fitted = Temperature().fit(output.log_probs, held_out.labels, held_out.weights)
-        return min(max(fitted.temperature_, 0.1), 10.0)
+        return float(np.clip(fitted.temperature_, *CLAMP))
 
 
 def _split(examples: Examples, share: float, seed: int) -> tuple[Examples, Examples | None]:

@@ -51,10 +51,10 @@ def make_folds(
 
 def _grouped_folds(labels: np.ndarray, groups: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Folds that keep the rows of a group together."""
-    found = len(np.unique(groups))
-    if found < 2:
+    different = len(np.unique(groups))
+    if different < 2:
         raise InputError("groups holds one group only: give at least two, or none at all")
-    splitter = StratifiedGroupKFold(min(count, found), shuffle=True, random_state=seed % 2**32)
+    splitter = StratifiedGroupKFold(min(count, different), shuffle=True, random_state=seed % 2**32)
     folds = np.zeros(len(labels), dtype=np.int64)
     # each row alone counts once: classes rarer than the folds are spread as well as they can be
     for number, (_, test) in enumerate(_quiet_split(splitter, labels, groups)):

@@ -60,9 +60,9 @@ class Taught(NamedTuple):
     def recognises(self, keys: np.ndarray) -> np.ndarray:
         """Which of these rows are among them; none where no more are than chance explains. [N]"""
         among = np.isin(keys, self.keys)
-        found, rows, rate = among.sum(), len(among), min(TIMES * self.coincidence + MORE, 1.0)
-        by_chance = self.coincidence > 0 and bdtrc(found - 1, rows, rate) > RARE  # so many or more
-        return among if found > rate * rows and not by_chance else np.zeros_like(among)
+        matches, rows, rate = among.sum(), len(among), min(TIMES * self.coincidence + MORE, 1.0)
+        by_chance = self.coincidence > 0 and bdtrc(matches - 1, rows, rate) > RARE  # so many or more
+        return among if matches > rate * rows and not by_chance else np.zeros_like(among)
 
     def save(self, path: Path) -> None:
         """One file, whole or not at all."""

@@ -13,6 +13,7 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from torch import Tensor
 
 from calmoe.calibration import CalibrationWarning, Temperature
+from calmoe.calibration.temperature import CLAMP
 from calmoe.data import ShiftDataset, Split
 from calmoe.data.domains import MEAN, STD
 from calmoe.data.image_cache import decode
@@ -267,7 +268,7 @@ def _finished(
         output = made.deployed.answer(prepared.rows[torch.from_numpy(data.parts.validation)])
         labels = torch.from_numpy(data.codes[data.parts.validation])
         fitted = Temperature().fit(output.log_probs, labels)
-    made.deployed.temperature = min(max(fitted.temperature_, 0.1), 10.0)
+    made.deployed.temperature = float(np.clip(fitted.temperature_, *CLAMP))
     return made
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from calmoe.calibration.temperature import CLAMP
 from calmoe.methods import method_title
 from calmoe.render.grid import estimate
 from calmoe.render.page import Point
@@ -28,7 +29,6 @@ from calmoe.report.temperatures import consequences, not_fitted
 
 BASELINE = "vanilla"
 METRICS = {c: column_title(c).removesuffix("+TS") for c in columns_in("summary")}  # the lower, the better
-CLAMP = (0.1, 10.0)  # the paper's bounds on an expert's temperature
 SMALL = 1000  # rows: a subset below this has an ECE that binning inflates
 
 
