@@ -14,7 +14,7 @@ import calmoe
 from calmoe.formats.writing import TAUGHT
 from calmoe.metrics import nll
 from calmoe.models.mixture_of_models import SHIFT_ETAS
-from calmoe.own_data.spec import NetworkSettings, read_spec
+from calmoe.own_data.spec import read_spec
 from calmoe.predictions import Predictions
 from encoders import save_encoder
 from image_folders import write_images
@@ -338,16 +338,6 @@ def test_init_writes_a_spec_that_train_runs(tmp_path, unrendered):
     assert "did you mean 'label'?" in refused("train", "bad.toml")
 
 
-def test_every_setting_of_the_written_spec_can_be_switched_on(tmp_path):
-    path = write_credit(tmp_path / "credit.csv", rows=60)
-    done("init", path, "--label", "default", "--set", "rho=0.1")
-    head, _, network = (tmp_path / "credit.toml").read_text().partition("[network]")
-    (tmp_path / "on.toml").write_text(f"{head}[network]{network.replace(chr(10) + '# ', chr(10))}")
-    on = read_spec(tmp_path / "on.toml").network
-    assert (on.rho, on.size, on.epochs, on.average) == (0.1, 64, 30, 0.99)
-    assert read_spec(tmp_path / "credit.toml").network == NetworkSettings(rho=0.1)
-
-
 def test_refusals_leave_nothing_behind(tmp_path):
     write_credit(tmp_path / "credit.csv", rows=60)
     (tmp_path / "taken").mkdir()
@@ -371,7 +361,7 @@ def test_refusals_leave_nothing_behind(tmp_path):
             "--shift",
             "region=south",
         ),
-        "unknown setting 'epoch'": ("credit.csv", "--label", "default", "--set", "epoch=3"),
+        "unknown setting 'epoch'": ("credit.csv", *label, "--set", "epoch=3"),
         "has no domains": ("credit.csv", *label, "--domain", "sketch"),
         "there is no column ''": ("credit.csv", *label, "--group", ""),
         "must be a whole number": ("credit.csv", *label, "--set", f"epochs={'9' * 5000}"),

@@ -4,8 +4,9 @@ import csv
 
 import pytest
 
-from calmoe.own_data.network_training import chosen, prepare
-from calmoe.own_data.spec import NetworkSettings, TrainSpec
+from calmoe.own_data.prepared import prepare
+from calmoe.own_data.settings import NetworkSettings
+from calmoe.own_data.spec import TrainSpec
 from calmoe.own_data.train import look
 from calmoe.text_encoders import PADDING
 from encoders import save_encoder
@@ -22,9 +23,9 @@ def prepared(spec):
 def test_small_images_have_a_small_network(tmp_path, size, stem, stages):
     write_images(tmp_path / "photos", domains=("photo",), count=12)
     ready = prepared(TrainSpec(data=tmp_path / "photos", network=NetworkSettings(size=size)))
-    assert (ready.model.stem, ready.model.stages) == (stem, stages)
+    assert (ready.recipe.model.stem, ready.recipe.model.stages) == (stem, stages)
     assert ready.dataset.input_shape[1:] == (size or 64, size or 64)
-    assert f"{size or 64} x {size or 64} pixels" in chosen(ready)
+    assert f"{size or 64} x {size or 64} pixels" in str(ready)
 
 
 def test_training_reads_no_further_than_the_longest_text(tmp_path):
@@ -37,4 +38,4 @@ def test_training_reads_no_further_than_the_longest_text(tmp_path):
     (longest,) = ready.dataset.input_shape
     ends = (ready.rows != PADDING).sum(dim=1)
     assert longest == ends.max() < ready.rows.shape[1]
-    assert f"at most {longest} tokens" in chosen(ready)
+    assert f"at most {longest} tokens" in str(ready)

@@ -5,7 +5,9 @@ from collections import Counter
 import pytest
 
 import calmoe
-from calmoe.own_data import predict, source
+from calmoe.own_data import predict, prepared, scores, source
+from encoders import save_encoder
+from image_folders import write_images
 from own_commands import NETWORK, done, refused, write_credit
 
 
@@ -38,6 +40,25 @@ def test_a_table_to_predict_is_parsed_once(tmp_path, unrendered, monkeypatch):
     parsed = [counted(monkeypatch, module, "read_table") for module in (predict, source)]
     done("predict", "credit-model", path, "--out", "p.csv")
     assert sum(calls["read_table"] for calls in parsed) == 1
+
+
+def test_images_are_decoded_and_models_scored_once(tmp_path, unrendered, monkeypatch):
+    write_images(tmp_path / "photos", domains=("photo", "sketch"), count=12)
+    decoded, scored = counted(monkeypatch, prepared, "decode"), counted(monkeypatch, scores, "brier_score")
+    small = [word for setting in ("backbone=mlp", "size=8", "epochs=1") for word in ("--set", setting)]
+    done("train", "photos", "--domain", "sketch", "--compare", *small)
+    assert decoded["decode"] == 72
+    models = 1 + 2 + 7  # this one, baselines, the paper's
+    assert scored["brier_score"] == 2 * models + 1  # on both parts; this one on validation rows too
+
+
+def test_texts_are_tokenised_once(tmp_path, unrendered, monkeypatch):
+    rows = "".join(f"you are {['good', 'awful'][i % 2]},{'yn'[i % 2]}\n" for i in range(60))
+    (tmp_path / "texts.csv").write_text(f"body,y\n{rows}")
+    tokenised = counted(monkeypatch, prepared, "token_ids")
+    options = ("--label", "y", "--text", "body", "--encoder", save_encoder(tmp_path / "encoder"))
+    done("train", "texts.csv", *options, "--set", "epochs=1", "--compare")
+    assert tokenised["token_ids"] == 1
 
 
 def test_what_is_to_be_written_is_checked_in_the_same_words(tmp_path):

@@ -3,8 +3,8 @@
 import pytest
 
 from calmoe.methods import METHODS
-from calmoe.own_data.network_training import method_of, patience, radius
-from calmoe.own_data.spec import NetworkSettings
+from calmoe.own_data.recipe import method_of, patience, radius
+from calmoe.own_data.settings import NetworkSettings
 
 
 @pytest.mark.parametrize(

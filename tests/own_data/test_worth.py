@@ -14,7 +14,7 @@ from calmoe.predictions import Predictions
 def rows_of(name, logits, labels, parts=(HELD_OUT,), ours=False):
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     predictions = Predictions.from_probs(probs, labels=labels)
-    return Row(name, dict.fromkeys(parts, predictions), ours)
+    return Row.of(name, dict.fromkeys(parts, predictions), ours=ours)
 
 
 def drawn(classes, rows=2000, parts=(HELD_OUT,)):

@@ -134,6 +134,7 @@ def init_command(
     import os
 
     from calmoe.files import check_new, is_utf8, legible, write_whole
+    from calmoe.own_data.settings import trainee
     from calmoe.own_data.spec import as_toml
     from calmoe.own_data.train import look
 
@@ -145,13 +146,14 @@ def init_command(
     check_new(path, (".toml",), "a spec")
     if not is_utf8(str(spec.data)):
         raise InputError(f"{legible(spec.data)}: its name is not UTF-8, and a spec is: rename it")
-    _, said, notes = look(spec)
-    for line in [*said, *(f"note: {note}" for note in notes)]:
+    rows, summary, notes = look(spec)
+    for line in [*summary, *(f"note: {note}" for note in notes)]:
         say(line)
     from dataclasses import replace
 
     beside = Path(os.path.relpath(spec.data, path.parent))
-    write_whole(path, as_toml(replace(spec, data=beside), [*said, *notes]).encode())
+    reader = trainee(rows.source.kind, spec.model, spec.compare)
+    write_whole(path, as_toml(replace(spec, data=beside), [*summary, *notes], reader).encode())
     say(f"the spec is {path}: calmoe train {path}")
 
 

@@ -68,6 +68,11 @@ def _own_name(model: Any, pairs: list[Named]) -> str:
     return f"{kind}-{count + 1}" if count else kind
 
 
+def expert_seeds(seed: int, count: int) -> list[int]:
+    """A seed for each expert."""
+    return [seed + 1 + k for k in range(count)]
+
+
 class Material:
     """The rows that experts learn from: prepared numbers, or X as it came."""
 

@@ -14,7 +14,16 @@ from calmoe.mixture import MixtureOutput
 from calmoe.models.choice import Trial, choose, fit_chosen, try_candidates
 from calmoe.models.classifier import Rows, TableClassifier, differing, seed_of
 from calmoe.models.columns import Columns
-from calmoe.models.experts import GATE_ROWS, Material, Named, answers, cross_fit, named_experts, refit
+from calmoe.models.experts import (
+    GATE_ROWS,
+    Material,
+    Named,
+    answers,
+    cross_fit,
+    expert_seeds,
+    named_experts,
+    refit,
+)
 from calmoe.models.folds import make_folds, shift_groups, value_folds
 from calmoe.models.objective_choice import named_objective
 from calmoe.models.preparation import Preparation
@@ -109,7 +118,7 @@ class MixtureOfModels(TableClassifier):
         seed = seed_of(self.random_state)
         differ = differing(rows.columns, GATE_ROWS)
         experts = named_experts(self.experts, differ)
-        seeds = [seed + 1 + k for k in range(len(experts))]
+        seeds = expert_seeds(seed, len(experts))
         held_together = self._groups(groups, y, rows)
         folds = make_folds(self.cv, rows.labels, held_together, rows.kept, X, y, seed)
         self.preparation_ = Preparation().fit(rows.columns, rows.weights)

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from calmoe.models.experts import BOOSTING, answers
+from calmoe.models.experts import answers
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import Row
 from calmoe.predictions import Predictions
@@ -26,22 +25,31 @@ def base_rate(data: Labelled) -> Row:
     )
 
 
-def fit_baseline(name: str, features: Any, codes: np.ndarray, seed: int) -> Any:
-    """A fitted baseline, by its name in the table."""
-    model = (
-        LogisticRegression(max_iter=1000)
-        if name == LINEAR
-        else HistGradientBoostingClassifier(**BOOSTING, random_state=seed)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # logistic regression that has not converged is a baseline still
-        return model.fit(features, codes)
-
-
 def baseline_row(name: str, model: Any, features: Mapping[str, Any], data: Labelled) -> Row:
     """What a fitted classifier says of the rows that are scored; their features by part."""
     probs = {part: np.exp(answers("baseline", model, each, data.shares)) for part, each in features.items()}
     return _row(name, probs, data)
+
+
+def linear_on_words(data: Labelled) -> Row:
+    """Logistic regression on the words of texts."""
+    texts = data.source.texts
+    vectorizer = word_features([texts[i] for i in data.parts.fit])
+    return _linear("words", vectorizer.transform(texts), data)
+
+
+def linear_on_pixels(data: Labelled, images: np.ndarray) -> Row:
+    """Logistic regression on shrunk images [N, C, H, W]."""
+    return _linear("pixels", shrunk_images(images), data)
+
+
+def _linear(what: str, features: Any, data: Labelled) -> Row:
+    fit = data.parts.fit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one that has not converged is a baseline still
+        model = LogisticRegression(max_iter=1000).fit(features[fit], data.codes[fit])
+    judged = {part: features[at] for part, at in data.judged.items()}
+    return baseline_row(f"{LINEAR} on {what}", model, judged, data)
 
 
 def _row(name: str, probs: Mapping[str, np.ndarray], data: Labelled) -> Row:
@@ -49,7 +57,7 @@ def _row(name: str, probs: Mapping[str, np.ndarray], data: Labelled) -> Row:
     for part, rows in data.judged.items():
         groups = data.source.take(rows).groups
         parts[part] = Predictions.from_probs(probs[part], labels=data.codes[rows], groups=groups)
-    return Row(name, parts)
+    return Row.of(name, parts, data.rare)
 
 
 def word_features(texts: list[str]) -> Any:

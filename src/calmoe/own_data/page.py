@@ -4,38 +4,35 @@ from matplotlib import rc_context
 
 from calmoe.metrics import reliability
 from calmoe.models.card import Card
-from calmoe.own_data.parts import HELD_OUT, Labelled
-from calmoe.own_data.scores import ECE_NOTE, Row, few_notes, group_grid, score_grids
+from calmoe.own_data.parts import HELD_OUT
+from calmoe.own_data.scores import ECE_NOTE, Row, Tables
 from calmoe.render.drawing import FULL, STYLE, Drawn, new_figure, rendered
 from calmoe.render.page import Code, Page, Picture, Point, Section, footer
 from calmoe.render.plots import plot_reliability
 from calmoe.render.wording import decimal, many
 
 
-def make_page(
-    data: Labelled, rows: list[Row], card: Card, said: list[str], notes: list[str], command: str
-) -> str:
+def make_page(ours: Row, tables: Tables, card: Card, notes: list[str], command: str) -> str:
     """The whole page as HTML."""
-    ours = next(row for row in rows if row.ours)
-    grid, small = group_grid(ours.parts[HELD_OUT]), few_notes(data)
     sections = [
         Section(
             heading="Scores",
             how="Lower is better for log loss, ECE and Brier score. The lowest log loss is bold. Baselines "
             "cost nothing: where the model is no better than they are, use them.",
-            tables=score_grids(rows, data.rare),
+            tables=tables.parts,
             notes=[f"{ECE_NOTE}."],
             figures=[_reliability(ours)],
         )
     ]
-    if grid is not None or small:
-        sections.append(Section(heading="Groups", tables=[grid] if grid else [], notes=small))
+    if tables.groups or tables.few:
+        groups = [tables.groups] if tables.groups else []
+        sections.append(Section(heading="Groups", tables=groups, notes=tables.few))
     page = Page(
         title=f"A model for {card.label or card.dataset}",
         subtitle=f"{card.method}, trained on {many(card.rows, 'row')} of {card.dataset}",
         summary=[
             Point("Result", f"{card.worth[:1].upper()}{card.worth[1:]}. {_result(ours, card)}"),
-            Point("Data", bullets=[*said, *notes]),
+            Point("Data", bullets=notes),
             Point(
                 "Next",
                 "calmoe audit with the name of this folder says whether its probabilities are true, on the "
@@ -61,12 +58,12 @@ def _result(ours: Row, card: Card) -> str:
     for part in ours.parts:
         best = min(card.baselines, key=lambda name: card.baselines[name][part]["log_loss"])
         where = "On rows held out" if part == HELD_OUT else "On the shift"
-        own, other = _told(card.scores[part]), _told(card.baselines[best][part])
+        own, other = _figures(card.scores[part]), _figures(card.baselines[best][part])
         sentences.append(f"{where}: {own}; {best.lower()} has {other}.")
     return " ".join(sentences)
 
 
-def _told(values: dict[str, float]) -> str:
+def _figures(values: dict[str, float]) -> str:
     loss, right, ece, most = (decimal(values[key]) for key in ("log_loss", "accuracy", "ece", "ece_high"))
     return f"log loss {loss}, accuracy {right}, ECE {ece} (at most {most})"
 

@@ -8,10 +8,11 @@ from sklearn.metrics import average_precision_score
 
 from calmoe.arrays import as_numpy
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.statistics.estimates import Estimate, binned_gap, normal, proportion
+from calmoe.auditing.statistics.estimates import Estimate, binned_gap, mean, proportion
 from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics import accuracy, brier_score
 from calmoe.metrics.scores import log_losses
+from calmoe.models.card import Scores
 from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid, Heading, count, label, number
@@ -34,28 +35,37 @@ MOST_GROUPS = 30
 
 
 class Row(NamedTuple):
-    """A model of the table: what it says of each part."""
+    """A model of the table: what it says of each part, and its scores there."""
 
     name: str
     parts: dict[str, Predictions]
+    scores: Scores
     ours: bool = False
+
+    @classmethod
+    def of(
+        cls, name: str, parts: dict[str, Predictions], rare: int | None = None, ours: bool = False
+    ) -> "Row":
+        """With its scores; rare: as `scores` has it."""
+        return cls(name, parts, {part: scores(answers, rare) for part, answers in parts.items()}, ours)
 
 
 def scores(predictions: Predictions, rare: int | None = None) -> dict[str, float]:
     """Rows, accuracy, log loss and ECE with 95 % intervals (…_low, …_high), Brier score.
 
-    rare: a class whose average precision counts too, where some row has it.
+    rare: a class whose average precision counts too, where some row has it. The log loss of one row has no
+    interval.
     """
     probs, labels = predictions.output.probs, predictions.known_labels
-    losses = row_losses(predictions)
-    estimates = {
-        "accuracy": proportion(accuracy(probs, labels), len(labels), LEVEL),
-        "log_loss": normal(float(losses.mean()), float(losses.std() / math.sqrt(len(losses))), LEVEL),
-        "ece": _ece(predictions),
-    }
     values = {"rows": float(len(predictions))}
-    for name, estimate in estimates.items():
-        values |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    for name, estimate in {
+        "accuracy": proportion(accuracy(probs, labels), len(labels), LEVEL),
+        "log_loss": mean(row_losses(predictions), LEVEL),
+        "ece": _ece(predictions),
+    }.items():
+        values[name] = estimate.value
+        if not math.isnan(estimate.low):
+            values |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     values["brier"] = brier_score(probs, labels)
     if rare is not None and (labels == rare).any():
         truth, score = as_numpy(labels == rare), as_numpy(probs[:, rare])
@@ -74,26 +84,37 @@ def _ece(predictions: Predictions) -> Estimate:
     return binned_gap(rows.residual, rows.bins(BINS), BINS, level=LEVEL, noise=rows.noise)
 
 
-def score_grids(rows: list[Row], rare: int | None = None) -> list[Grid]:
+class Tables(NamedTuple):
+    """What is shown of the rows: a table a part, a table of groups, and notes on what has few rows."""
+
+    parts: list[Grid]
+    groups: Grid | None
+    few: list[str]
+
+    @classmethod
+    def of(cls, rows: list[Row], data: Labelled) -> "Tables":
+        ours = next(row for row in rows if row.ours)
+        return cls(score_grids(rows), group_grid(ours.parts[HELD_OUT]), few_notes(data))
+
+
+def score_grids(rows: list[Row]) -> list[Grid]:
     """A table a part, a row a model; the lowest log loss is bold."""
-    return [_grid(rows, part, rare) for part in (HELD_OUT, SHIFT) if part in rows[0].parts]
+    return [_grid(rows, part) for part in (HELD_OUT, SHIFT) if part in rows[0].parts]
 
 
-def _grid(rows: list[Row], part: str, rare: int | None) -> Grid:
-    table = {row.name: scores(row.parts[part], rare) for row in rows}
-    ours = next((row.name for row in rows if row.ours), None)
-    best = min(each["log_loss"] for each in table.values())
-    columns = COLUMNS | (PRECISION if rare is not None else {})
+def _grid(rows: list[Row], part: str) -> Grid:
+    table = [row.scores[part] for row in rows]
+    best = min(values["log_loss"] for values in table)
+    columns = COLUMNS | (PRECISION if any(PRECISION.keys() & values.keys() for values in table) else {})
     lines = []
-    for name, each in table.items():
-        shown = {key: number(each.get(key, math.nan)) for key in columns}
-        shown["log_loss"] = shown["log_loss"]._replace(bold=each["log_loss"] == best)
-        lines.append((label(f"{name} (this model)" if name == ours else name, name), *shown.values()))
+    for row, values in zip(rows, table, strict=True):
+        cells = {key: number(values.get(key, math.nan)) for key in columns}
+        cells["log_loss"] = cells["log_loss"]._replace(bold=values["log_loss"] == best)
+        lines.append((label(f"{row.name} (this model)" if row.ours else row.name, row.name), *cells.values()))
     headings = (Heading("model", ("model",)), *(Heading(title, (key,)) for key, title in columns.items()))
     what = {HELD_OUT: "Held out", SHIFT: "The shift"}[part]
-    return Grid(
-        f"{what}: {len(rows[0].parts[part]):,} rows that no model has seen", headings, (tuple(lines),)
-    )
+    size = many(len(rows[0].parts[part]), "row")
+    return Grid(f"{what}: {size} that no model has seen", headings, (tuple(lines),))
 
 
 def group_grid(predictions: Predictions) -> Grid | None:

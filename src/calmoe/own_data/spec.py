@@ -9,36 +9,11 @@ from typing import Any
 from calmoe.errors import InputError, about, check_known, shown
 from calmoe.escaping import visible
 from calmoe.files import legible
-from calmoe.training.settings import BATCH_NORMS, SHARDINGS
+from calmoe.own_data.settings import READ, SETTINGS, SHOWN, TABLE_NETWORK, NetworkSettings, with_values
 from calmoe.validation import boolean, items, number, one_of, text, whole
 
 MODELS = ("auto", "mixture", "network")
 MOST_TOML = 2**20
-NUM_EXPERTS = 4  # of a mixture, where the spec does not say it
-PATIENCE = 10  # epochs, likewise
-SHARP, TEXT_SHARP = 0.2, 0.02
-"""The radius of sharp steps on images or tables, and on texts: as the recommended method has it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkSettings:
-    """How a network is trained. Where a field is None or empty the data decide."""
-
-    backbone: str = ""  # "mlp", "resnet18", "resnet34", "resnet50"; texts always have the encoder
-    weights: str = ""  # a pretrained ResNet's
-    size: int | None = None  # of images, in pixels
-    experts: int | None = None  # one for images and texts, four for tables
-    epochs: int | None = None
-    batch: int | None = None
-    learning_rate: float | None = None
-    weight_decay: float = 1e-4
-    rho: float | None = None  # SHARP; for texts TEXT_SHARP
-    sharp_every: int = 1  # one step of so many is sharp
-    average: float = 0.0  # none
-    views: int | None = None  # None or 0: all that images have
-    patience: int | None = None  # epochs without a lower validation log loss: PATIENCE; fewer for encoders
-    batch_norm: str = ""  # on several ranks; empty: "synchronised"
-    sharding: str = ""  # on several ranks; empty: "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,25 +59,6 @@ class TrainSpec:
 
 
 KEYS = [each.name for each in fields(TrainSpec)]
-NETWORK_KEYS = [each.name for each in fields(NetworkSettings)]
-SHOWN: dict[str, tuple[str | float, str]] = {
-    "backbone": ("resnet18", "of images: mlp, resnet18, resnet34 or resnet50"),
-    "weights": ("FILE", "of a pretrained ResNet"),
-    "size": (64, "of images, in pixels"),
-    "experts": (4, "1: one network; more: a mixture"),
-    "epochs": (30, "at most"),
-    "batch": (128, "rows of a step"),
-    "learning_rate": (0.001, "of the first step"),
-    "weight_decay": (NetworkSettings.weight_decay, "pulls weights to zero"),
-    "rho": (SHARP, "the radius of sharp steps, smaller for texts; 0: plain steps"),
-    "sharp_every": (2, "one step of so many is sharp: trains faster, gains less"),
-    "average": (0.99, "the decay of a running average of weights; 0: none"),
-    "views": (1, "of an image, whose answers are pooled; 0: all ten"),
-    "patience": (PATIENCE, "epochs without a lower validation log loss, then it stops"),
-    "batch_norm": ("per_rank", "on several ranks; synchronised: as on one"),
-    "sharding": ("full", "on several ranks, where the network does not fit on one"),
-}
-"""An example and a comment for each setting of a network, in the file that `calmoe init` writes."""
 
 
 def with_settings(spec: TrainSpec, settings: list[str]) -> TrainSpec:
@@ -112,12 +68,12 @@ def with_settings(spec: TrainSpec, settings: list[str]) -> TrainSpec:
         key, sign, value = setting.partition("=")
         if not sign:
             raise InputError(f"--set takes KEY=VALUE, such as epochs=10, not {shown(setting)}")
-        check_known("setting", key, NETWORK_KEYS)
+        check_known("setting", key, SETTINGS)
         try:
             values[key] = tomllib.loads(f"v = {value}")["v"]
         except (ValueError, RecursionError):  # no TOML, or a number of too many digits
             values[key] = value
-    return replace(spec, network=_network(values, spec.network))
+    return replace(spec, network=with_values(spec.network, values))
 
 
 def read_spec(path: Path) -> TrainSpec:
@@ -162,34 +118,8 @@ def _checked(document: dict[str, Any], beside: Path) -> TrainSpec:
     if not isinstance(network, dict):
         raise InputError("network must be a table: [network]")
     for key in network:
-        check_known("setting of [network]", key, NETWORK_KEYS)
-    return TrainSpec(**named, network=_network(network, NetworkSettings()))
-
-
-def _network(values: dict[str, Any], before: NetworkSettings) -> NetworkSettings:
-    """The settings with these values, checked."""
-    checked: dict[str, Any] = {}
-    for key, value in values.items():
-        match key:
-            case "backbone" | "weights":
-                checked[key] = text(key, value)
-            case "batch_norm":
-                checked[key] = one_of(key, value, BATCH_NORMS)
-            case "sharding":
-                checked[key] = one_of(key, value, SHARDINGS)
-            case "size":
-                checked[key] = whole(key, value, least=4, most=1024)
-            case "views":
-                checked[key] = whole(key, value, most=10)
-            case "experts" | "epochs" | "batch" | "patience" | "sharp_every":
-                checked[key] = whole(key, value, least=1, most=100_000)
-            case "average":
-                checked[key] = number(key, value, least=0, most=0.99999)
-            case "learning_rate":
-                checked[key] = number(key, value, above=0)
-            case _:
-                checked[key] = number(key, value, least=0)
-    return replace(before, **checked)
+        check_known("setting of [network]", key, SETTINGS)
+    return TrainSpec(**named, network=with_values(NetworkSettings(), network))
 
 
 def quote(value: Any) -> str:
@@ -197,33 +127,67 @@ def quote(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML allows no bare DEL
 
 
-def as_toml(spec: TrainSpec, notes: list[str]) -> str:
-    """The spec as a commented TOML file that `calmoe train` runs."""
-    column, optional = quote("COLUMN"), lambda given: "" if given else "# "
+def as_toml(spec: TrainSpec, notes: list[str], reader: str) -> str:
+    """The spec as a commented TOML file that `calmoe train` runs; `reader` reads its settings."""
     lines = [
         *(f"# {visible(note)}" for note in notes),
         "",
         f"data = {quote(str(spec.data))}  # as seen from this file's folder",
-        f"{optional(spec.label)}label = {quote(spec.label) if spec.label else column}  # what to predict",
-        f"{optional(spec.text)}text = {quote(spec.text) if spec.text else column}  # learn from its texts",
-        f"{optional(spec.encoder)}encoder = {quote(spec.encoder or 'DIR')}  # the model that reads the texts",
+        _setting("label", spec.label, "COLUMN", "what to predict"),
+        _setting("text", spec.text, "COLUMN", "learn from its texts"),
+        _setting("encoder", spec.encoder, "DIR", "the model that reads the texts"),
         f"groups = {quote(list(spec.groups))}  # columns to score by; they stay columns to learn from",
         f"drop = {quote(list(spec.drop))}  # columns to leave out, such as the number of a customer",
         f'shift = {quote(list(spec.shift))}  # rows to hold out as a shift, such as "region=north"',
-        f"{optional(spec.domain)}domain = {quote(spec.domain or 'NAME')}  # the domain of images to hold out",
-        f"{optional(spec.expect_shift)}expect_shift = {quote(spec.expect_shift or 'COLUMN')}  "
-        "# its values will be others in use: train against that",
-        f"{optional(spec.held_out)}held_out = {spec.held_out or 0.2:g}  # the share of rows to score on",
+        _setting("domain", spec.domain, "NAME", "the domain of images to hold out"),
+        _setting(
+            "expect_shift",
+            spec.expect_shift,
+            "COLUMN",
+            "its values will be others in use: train against that",
+        ),
+        _setting("held_out", spec.held_out, 0.2, "the share of rows to score on"),
         f"seed = {spec.seed}",
         f"model = {quote(spec.model)}  # auto; mixture: of models, for tables; network",
         f"out = {quote(str(spec.folder))}  # the model's folder",
         f"compare = {quote(spec.compare)}  # train the paper's methods beside it",
         "",
-        '[network]  # for images, texts, and tables where model = "network"; a commented line is an example: '
-        "without it the data decide",
+        *_network_lines(spec.network.given, reader),
     ]
-    for name, (example, what) in SHOWN.items():
-        value = getattr(spec.network, name)
-        given = value != getattr(NetworkSettings, name)
-        lines.append(f"{optional(given)}{name} = {quote(value if given else example)}  # {what}")
     return "\n".join([*lines, ""])
+
+
+def _network_lines(given: dict[str, Any], reader: str) -> list[str]:
+    """The settings that `reader` reads; where it reads none, those of the network in its place."""
+    example = "a commented line is an example: without it the recipe decides, or the data"
+    names, head = READ[reader], f"[network]  # {example}"
+    if not names:
+        names, head = READ[TABLE_NETWORK], f'# [network]  # with model = "network"; {example}'
+    lines = [_setting(name, given.get(name), *each) for name, each in SHOWN.items() if name in names]
+    return [head, *lines]
+
+
+def _setting(name: str, value: Any, example: Any, what: str) -> str:
+    """A line; a comment with an example where there is no value."""
+    absent = value in (None, "")
+    return f"{'# ' * absent}{name} = {quote(example if absent else value)}  # {what}"
+
+
+def options(spec: TrainSpec) -> list[str]:
+    """The options that make this spec again."""
+    words: list[str] = []
+    for name in ("label", "text", "domain", "expect_shift"):
+        if value := getattr(spec, name):
+            words += [f"--{name.replace('_', '-')}", value]
+    for name, option in (("groups", "--group"), ("shift", "--shift"), ("drop", "--drop")):
+        for value in getattr(spec, name):
+            words += [option, value]
+    if spec.encoder:
+        words += ["--encoder", spec.encoder]
+    if spec.held_out is not None:
+        words += ["--held-out", f"{spec.held_out:g}"]
+    if spec.model != "auto":
+        words += ["--model", spec.model]
+    for name, value in spec.network.given.items():
+        words += ["--set", f"{name}={value}"]
+    return [*words, "--seed", str(spec.seed), *(["--compare"] if spec.compare else [])]

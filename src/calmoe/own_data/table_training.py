@@ -2,22 +2,27 @@
 
 import os
 import warnings
+from typing import Any
 
 import numpy as np
 
 from calmoe.errors import InputError
 from calmoe.models import CalibratedMoEClassifier, MixtureOfModels, Preparation
-from calmoe.models.card import Card, Scores
-from calmoe.models.classifier import TableClassifier
+from calmoe.models.card import Card
+from calmoe.models.classifier import TableClassifier, differing, seed_of
+from calmoe.models.columns import Columns
+from calmoe.models.experts import FEWEST_ROWS, Material, default_experts, expert_seeds
 from calmoe.models.table_model import TableModel
-from calmoe.own_data.baselines import BOOSTED, LINEAR, base_rate, baseline_row, fit_baseline
+from calmoe.own_data.baselines import BOOSTED, LINEAR, base_rate, baseline_row
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.scores import Row
-from calmoe.own_data.spec import NUM_EXPERTS, PATIENCE, SHARP, TrainSpec
+from calmoe.own_data.settings import READ, SHARP, TABLE_NETWORK
+from calmoe.own_data.spec import TrainSpec
 from calmoe.predictions import Predictions
 
 MANY_ROWS, MOST_JOBS = 20_000, 8
-EXPERTS = {LINEAR: "linear", BOOSTED: "boosting"}  # the experts of a mixture that are baselines by themselves
+EXPERTS = {LINEAR: "linear", BOOSTED: "boosting"}  # experts of a mixture that are baselines by themselves
+ARGUMENTS = {"experts": "num_experts", "epochs": "max_epochs", "batch": "batch_size"}  # of the network
 
 
 def check_libraries(spec: TrainSpec) -> None:
@@ -32,7 +37,7 @@ def check_libraries(spec: TrainSpec) -> None:
         ) from None
 
 
-def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]:
+def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, Row, list[Row]]:
     """The fitted model, and what it and the baselines say of the parts that were held out."""
     source, rows = data.source, data.parts.fit
     columns = {name: values[rows] for name, values in source.columns.items()}
@@ -44,34 +49,25 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, list[Row]]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             estimator.fit(columns, labels[data.codes[rows]])
+            baselines = _baselines(estimator, columns, data, spec.seed)
     except InputError:
         raise
     except ValueError as error:  # scikit-learn's refusals, some of several lines
         raise InputError(f"{source.name} cannot be learned from ({' '.join(str(error).split())})") from None
     if isinstance(estimator, MixtureOfModels):
         estimator.n_jobs = None  # of this machine, no part of the model
-    model = TableModel(estimator, Card())
-    if spec.expect_shift and isinstance(estimator, MixtureOfModels):
-        model.card.settings.update(eta=estimator.eta_, etas_tried=len(estimator.shift_log_loss_))
-    title = "Mixture of models" if isinstance(estimator, MixtureOfModels) else "Calibrated network"
-    model.card.scores.update(_validated(estimator, len(rows)))
-    ours = {part: _predicted(model, data, at) for part, at in data.judged.items()}
-    return model, [Row(title, ours, ours=True), base_rate(data), *_baselines(estimator, data, spec.seed)]
+        model, title = TableModel(estimator, _card_of_mixture(estimator, len(rows))), "Mixture of models"
+    else:
+        model, title = TableModel(estimator, _card_of_network(estimator)), "Calibrated network"
+    answers = {part: _predicted(model, data, at) for part, at in data.judged.items()}
+    return model, Row.of(title, answers, data.rare, ours=True), [base_rate(data), *baselines]
 
 
 def make_estimator(spec: TrainSpec, rows: int, cores: int = 1) -> MixtureOfModels | CalibratedMoEClassifier:
     """The estimator that the spec asks for, not fitted; many rows need fewer folds, and all cores."""
     if spec.model == "network":
-        network = spec.network
-        return CalibratedMoEClassifier(
-            num_experts=network.experts or NUM_EXPERTS,
-            rho=SHARP if network.rho is None else network.rho,
-            max_epochs=network.epochs or 100,
-            patience=network.patience or PATIENCE,
-            batch_size=network.batch or 128,
-            learning_rate=network.learning_rate or 1e-3,
-            random_state=spec.seed,
-        )
+        given = {ARGUMENTS.get(name, name): value for name, value in spec.network.given.items()}
+        return CalibratedMoEClassifier(**{"rho": SHARP, **given}, random_state=spec.seed)
     many = rows >= MANY_ROWS
     return MixtureOfModels(
         expect_shift=spec.expect_shift or None,
@@ -86,25 +82,39 @@ def _predicted(model: TableModel, data: Labelled, rows: np.ndarray) -> Predictio
     return model.predictions(part.columns, part.labels, part.groups)
 
 
-def _validated(estimator: TableClassifier, rows: int) -> Scores:
-    """The log loss by which the router, or the epoch, was chosen."""
-    if isinstance(estimator, MixtureOfModels):
-        chosen = min(t.log_loss for t in estimator.trials_ if t.kind == estimator.choice_)
-        return {"cross-validation": {"rows": rows, "log_loss": chosen}}
-    curve = getattr(estimator, "validation_log_loss_", [])
-    return {"validation": {"log_loss": min(curve)}} if curve else {}
+def _card_of_mixture(estimator: MixtureOfModels, rows: int) -> Card:
+    """The log loss by which the router was chosen, and η where a shift is expected."""
+    chosen = min(t.log_loss for t in estimator.trials_ if t.kind == estimator.choice_)
+    settings: dict[str, Any] = {}
+    if estimator.expect_shift is not None:
+        settings = {"eta": estimator.eta_, "etas_tried": len(estimator.shift_log_loss_)}
+    return Card(settings=settings, scores={"cross-validation": {"rows": rows, "log_loss": chosen}})
 
 
-def _baselines(estimator: TableClassifier, data: Labelled, seed: int) -> list[Row]:
-    """Both baselines; where the mixture has them as experts, these, which are fitted already."""
+def _card_of_network(estimator: CalibratedMoEClassifier) -> Card:
+    """The settings in use, and the log loss by which the epoch was chosen, where rows were spared for it."""
+    settings = {name: getattr(estimator, ARGUMENTS.get(name, name)) for name in READ[TABLE_NETWORK]}
+    if not (curve := estimator.validation_log_loss_):
+        return Card(settings=settings)
+    best = min(curve)
+    return Card(
+        settings=settings | {"best_epoch": curve.index(best) + 1}, scores={"validation": {"log_loss": best}}
+    )
 
-    def features(rows: np.ndarray) -> np.ndarray:
-        return estimator.preparation_.transform(data.source.take(rows).columns).astype(np.float64)
 
-    fitted, fit = dict(getattr(estimator, "experts_", [])), data.parts.fit
-    judged = {part: features(at) for part, at in data.judged.items()}
-    rows = []
-    for name, expert in EXPERTS.items():
-        model = fitted.get(expert) or fit_baseline(name, features(fit), data.codes[fit], seed)
-        rows.append(baseline_row(name, model, judged, data))
-    return rows
+def _baselines(estimator: TableClassifier, columns: Columns, data: Labelled, seed: int) -> list[Row]:
+    """Both baselines: experts of the mixture of models, or what these would be."""
+
+    def features(columns: Columns) -> np.ndarray:
+        return estimator.preparation_.transform(columns).astype(np.float64)
+
+    fitted = dict(getattr(estimator, "experts_", []))
+    if absent := [expert for expert in EXPERTS.values() if expert not in fitted]:
+        codes = data.codes[data.parts.fit]
+        material = Material(features(columns), codes, np.ones(len(codes)), prepared=True)
+        usual = default_experts(FEWEST_ROWS) + default_experts(differing(columns, FEWEST_ROWS))
+        seeds = dict(zip(EXPERTS.values(), expert_seeds(seed_of(seed), len(EXPERTS)), strict=True))
+        for expert in absent:
+            fitted[expert] = material.fit(expert, dict(usual)[expert], np.arange(len(codes)), seeds[expert])
+    judged = {part: features(data.source.take(at).columns) for part, at in data.judged.items()}
+    return [baseline_row(name, fitted[expert], judged, data) for name, expert in EXPERTS.items()]
