@@ -10,7 +10,7 @@ import typer
 from calmoe.methods import in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, count, label, number
 from calmoe.report.rows_over_seeds import Rows
-from studies.rows import DECIMALS, Values, read_lines
+from studies.rows import DECIMALS, Place, by_key, place_of, read_lines
 
 Choice = tuple[str, float, float, int]  # method, ρ (0: plain steps), average (0: last weights), views
 
@@ -20,7 +20,8 @@ def choose(
 ) -> None:
     """Which settings have the lowest NLL on validation rows?
 
-    Prints the mean over seeds, after a temperature; the lowest of a method is in bold. No test row counts.
+    Prints the mean over runs, after a temperature. The lowest of a method is in bold; a choice that lacks a
+    seed or target which another choice of the method has is not compared. No test row counts.
 
     Example: python -m studies choose results/truer/hatexplain-choice.jsonl
     """
@@ -29,12 +30,12 @@ def choose(
 
 def choice_table(rows: Rows) -> Grid:
     """One row a choice; methods in the table's order."""
-    by_choice: dict[Choice, Values] = {}
-    for row in rows:
-        by_choice.setdefault(choice_of(row), {})[row["seed"]] = row["validation_nll"]
+    by_choice: dict[Choice, dict[Place, float]] = {}
+    for (choice, place), row in by_key(rows, lambda row: (choice_of(row), place_of(row))).items():
+        by_choice.setdefault(choice, {})[place] = row["validation_nll"]
     means = {choice: mean(values.values()) for choice, values in by_choice.items()}
 
-    def entries(choice: Choice, lowest: float) -> tuple[Entry, ...]:
+    def entries(choice: Choice, best: Choice | None) -> tuple[Entry, ...]:
         method, rho, average, views = choice
         return (
             label(method_title(method), method),
@@ -42,15 +43,17 @@ def choice_table(rows: Rows) -> Grid:
             number(average, 4) if average else label("–", ""),
             count(views),
             count(len(by_choice[choice])),
-            number(means[choice], DECIMALS)._replace(bold=means[choice] == lowest),
+            number(means[choice], DECIMALS)._replace(bold=choice == best),
         )
 
     sections = []
     for method in in_order(choice[0] for choice in means):
         of_method = sorted(choice for choice in means if choice[0] == method)
-        lowest = min(means[choice] for choice in of_method)
-        sections.append(tuple(entries(choice, lowest) for choice in of_method))
-    titles = ("Method", "ρ", "Average", "Views", "Seeds", "Validation NLL+TS")
+        places = {place for choice in of_method for place in by_choice[choice]}
+        compared = [choice for choice in of_method if by_choice[choice].keys() == places]
+        best = min(compared, key=means.__getitem__, default=None)
+        sections.append(tuple(entries(choice, best) for choice in of_method))
+    titles = ("Method", "ρ", "Average", "Views", "Runs", "Validation NLL+TS")
     return Grid("Validation NLL", tuple(Heading(t, (t.lower(),)) for t in titles), tuple(sections))
 
 

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from calmoe.methods import method_title
 from calmoe.metrics import Interval, paired_difference
 from calmoe.render.grid import Entry, Grid, Heading, count, interval, label, signed
 from calmoe.render.wording import decimal
-from calmoe.report.rows_over_seeds import Rows
+from calmoe.report.rows_over_seeds import Row, Rows, measure
 from calmoe.report.tables import column_title
 from calmoe.validation import parse_json
 
+Key = TypeVar("Key", bound=Hashable)
+Place = tuple[str, int]  # target and seed
 Values = dict[int, float]  # by seed
 DECIMALS = 4
 UNKNOWN = Interval(math.nan, math.nan, math.nan, math.nan, np.empty(0))
@@ -51,6 +53,26 @@ def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
+def place_of(row: Row) -> Place:
+    """Where a model was trained; the target is empty where the dataset has none."""
+    return row.get("target") or "", row["seed"]
+
+
+def by_key(rows: Rows, key: Callable[[Row], Key]) -> dict[Key, Row]:
+    """The rows by what they are of: the same row twice counts once, and two that differ are refused.
+
+    >>> by_key([{"method": "vanilla", "seed": 42}, {"method": "vanilla", "seed": 42}], place_of)
+    {('', 42): {'method': 'vanilla', 'seed': 42}}
+    """
+    keyed: dict[Key, Row] = {}
+    for row in rows:
+        if keyed.setdefault(key(row), row) != row:
+            target, seed = place_of(row)
+            where = f"{target} {seed}" if target else f"seed {seed}"
+            raise InputError(f"two rows of one {row['method']}, {where}, differ: keep one of them")
+    return keyed
+
+
 def values(rows: Rows, method: str, column: str, protocol: str) -> Values:
     """One column of one method by seed; NaN where a row has no number.
 
@@ -59,11 +81,7 @@ def values(rows: Rows, method: str, column: str, protocol: str) -> Values:
     {42: 0.1}
     """
     chosen = [row for row in rows if (row["method"], row["protocol"]) == (method, protocol)]
-    cells = {row["seed"]: row.get(column) for row in chosen}
-    by_seed = {seed: math.nan if cell is None else float(cell) for seed, cell in cells.items()}
-    if len(by_seed) < len(chosen):
-        raise InputError(f"{method} has two rows of one seed under the {protocol} protocol: keep one of them")
-    return by_seed
+    return {seed: measure(row, column) for seed, row in by_key(chosen, lambda row: row["seed"]).items()}
 
 
 class Difference(NamedTuple):

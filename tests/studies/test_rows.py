@@ -7,7 +7,16 @@ import pytest
 
 import study_rows
 from calmoe.errors import InputError
-from studies.rows import differences_table, less, read_lines, span, values, write_lines
+from studies.rows import (
+    by_key,
+    differences_table,
+    less,
+    place_of,
+    read_lines,
+    span,
+    values,
+    write_lines,
+)
 
 
 def test_a_difference_is_student_s_over_the_seeds_that_both_have():
@@ -45,10 +54,12 @@ def test_intervals_that_leave_out_zero_are_bold():
     assert [row[4].bold for row in rows] == [True, False]
 
 
-def test_two_rows_of_a_seed_are_refused():
+def test_two_rows_of_a_seed_are_refused_and_the_same_row_twice_counts_once():
     rows = study_rows.made(seeds=(42, 42))
-    with pytest.raises(InputError, match="two rows of one seed"):
+    with pytest.raises(InputError, match="two rows of one vanilla, seed 42, differ"):
         values(rows, "vanilla", "ece", "corrected")
+    assert list(values([rows[0], rows[0]], "vanilla", "ece", "corrected")) == [42]
+    assert len(by_key([{**rows[0], "target": target} for target in ("art", "photo")], place_of)) == 2
 
 
 def test_values_are_of_one_method_and_protocol():
