@@ -1,109 +1,118 @@
 """How far a rerun of the same seed moves PACS, beside what intervals over seeds say."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
-from scipy.stats import t as student
 
 from calmoe.errors import InputError
-from calmoe.methods import method_title
-from calmoe.render.grid import Entry, Grid, Heading, count, interval, label, number, signed
+from calmoe.methods import in_order, method_title
+from calmoe.render.grid import Entry, Grid, Heading, count, label, number, signed
 from calmoe.report.columns import column_title
-from calmoe.report.rows_over_seeds import Rows
-from studies.rows import DECIMALS, read_lines, read_results
+from calmoe.report.rows_over_seeds import Row, Rows
+from calmoe.report.rows_over_targets import mean_over_targets
+from studies.rows import DECIMALS, Place, bounds, by_key, less, place_of, read_lines, read_results, values
+from studies.trainings import PROTOCOL, as_trained, deviation, of_a_difference, over_seeds, same_training
 
 ARMS = {"as it is": "robust", "ERM": "vanilla"}  # of the switch study, each the table's method of that name
 METRICS = ("accuracy", "ece", "ece_ts", "nll_ts")
 
-Where = tuple[str, int]  # target and seed
+Trainings = dict[str, dict[Place, list[Row]]]  # by method: those that came out differently
 
 
 def reruns(
     folder: Annotated[Path, typer.Argument(help="With results.jsonl and switch.jsonl of PACS.")],
+    also: Annotated[
+        Path | None,
+        typer.Option(help="Rows that `python -m studies cells` wrote: last weights count."),
+    ] = None,
 ) -> None:
     """How much does a rerun of the same seeds move PACS?
 
-    The switch study trained Robust MoE and ERM again, for most targets and seeds of the table. Prints how far
-    one model moves, then Robust MoE less Vanilla MoE in the mean over targets and seeds, with two 95 %
-    intervals: from the scatter of the seeds, and from the reruns alone.
+    The switch study trained Robust MoE and ERM again, for most targets and seeds of the table, and the study
+    that --also names other methods. Prints how far one model moves, then each method less Vanilla MoE in the
+    mean over targets and seeds, with two 95 % intervals: from the scatter of the seeds, and from the reruns
+    alone. A training whose scores are those of another, to the last digit, is no rerun.
 
-    Example: python -m studies reruns results/pacs
+    Example: python -m studies reruns results/pacs --also results/truer/pacs.jsonl
     """
-    rows, again = read_results(folder / "results.jsonl"), read_lines(folder / "switch.jsonl")
-    for grid in (moves(rows, again), both_intervals(rows, again)):
+    table = [row for row in read_results(folder / "results.jsonl") if row["protocol"] == PROTOCOL]
+    switch = [row for row in read_lines(folder / "switch.jsonl") if row["arm"] in ARMS]
+    runs: list[Rows] = [table, [{**row, "method": ARMS[row["arm"]]} for row in switch]]
+    if also:
+        runs.append(as_trained(read_lines(also)))
+    trained = trainings(runs)
+    for grid in (moves(runs, trained), both_intervals(table, trained)):
         print(grid.markdown())
 
 
-def moves(rows: Rows, again: Rows) -> Grid:
-    """By method and metric: the largest move of a model, and a training's deviation from its seed's mean."""
-
-    def row(arm: str, column: str) -> tuple[Entry, ...]:
-        method = ARMS[arm]
-        table, second = at(rows, "method", method, column), at(again, "arm", arm, column)
-        pairs = [second[where] - table[where] for where in table.keys() & second.keys()]
-        if not pairs:
+def trainings(runs: Sequence[Rows]) -> Trainings:
+    """By method and place the trainings that differ; of the methods that have two of them somewhere."""
+    apart: Trainings = {}
+    for run in runs:
+        for (method, place), row in by_key(run, lambda row: (row["method"], place_of(row))).items():
+            known = apart.setdefault(method, {}).setdefault(place, [])
+            if not any(same_training(row, other) for other in known):
+                known.append(row)
+    trained = {m: apart[m] for m in in_order(apart) if any(len(rows) > 1 for rows in apart[m].values())}
+    for arm, method in ARMS.items():
+        if method not in trained:
             raise InputError(f"switch.jsonl has no rerun of {method_title(method)}: train {arm!r} first")
-        cells = (deviation(pairs), max(map(abs, pairs)))
-        named = (label(method_title(method), method), label(column_title(column), column), count(len(pairs)))
-        return (*named, *(number(cell, DECIMALS) for cell in cells))
+    return trained
 
-    titles = ("Method", "Metric", "Reruns", "SD of a rerun", "Largest move")
+
+def moves(runs: Sequence[Rows], trained: Trainings) -> Grid:
+    """By method and metric: a training's deviation from its seed's mean, and the largest move of a model."""
+
+    def row(method: str, column: str) -> tuple[Entry, ...]:
+        groups = [[float(row[column]) for row in rows] for rows in trained[method].values()]
+        models, different = sum(r["method"] == method for run in runs for r in run), sum(map(len, groups))
+        return (
+            label(method_title(method), method),
+            label(column_title(column), column),
+            count(models - len(groups)),
+            count(models - different),
+            number(deviation(groups).size, DECIMALS),
+            number(max(max(group) - min(group) for group in groups), DECIMALS),
+        )
+
+    titles = ("Method", "Metric", "Trained again", "The same again", "SD of a rerun", "Largest move")
     return Grid(
         "The same target and seed trained again",
         tuple(Heading(title, (title.lower(),)) for title in titles),
-        tuple(tuple(row(arm, column) for column in METRICS) for arm in ARMS),
+        tuple(tuple(row(method, column) for column in METRICS) for method in trained),
     )
 
 
-def both_intervals(rows: Rows, again: Rows) -> Grid:
-    """Robust MoE less Vanilla MoE, mean over targets and seeds: error and interval by seeds and by reruns."""
+def both_intervals(table: Rows, trained: Trainings) -> Grid:
+    """Each method less Vanilla MoE, mean over targets and seeds: errors by the seeds and by reruns."""
+    places = {place_of(row) for row in table}
+    means = mean_over_targets(table, {target for target, _ in places})
 
-    def row(column: str) -> tuple[Entry, ...]:
-        table, second = difference(rows, "method", column), difference(again, "arm", column)
-        by_seed = [
-            mean(value for (_, s), value in table.items() if s == seed)
-            for seed in sorted({seed for _, seed in table})
+    def row(method: str, column: str) -> tuple[Entry, ...]:
+        scores = (values(means, name, column, PROTOCOL) for name in (method, "vanilla"))
+        difference = less(method, column, *scores).interval
+        moved = (
+            deviation([[float(row[column]) for row in rows] for rows in trained[name].values()])
+            for name in (method, "vanilla")
+        )
+        cells = [
+            label(method_title(method), method),
+            label(column_title(column), column),
+            signed(difference.estimate, decimals=DECIMALS),
         ]
-        moved = [second[where] - table[where] for where in table.keys() & second.keys()]
-        estimate = mean(by_seed)
-        over_seeds = float(np.std(by_seed, ddof=1)) / math.sqrt(len(by_seed))
-        of_reruns = deviation(moved) / math.sqrt(len(table))
-        cells: list[Entry] = [label(column_title(column), column), signed(estimate, decimals=DECIMALS)]
-        for error, freedom in ((over_seeds, len(by_seed) - 1), (of_reruns, len(moved))):
-            half = error * float(student.ppf(0.975, freedom))
-            bounds = interval(estimate - half, estimate + half, bold=False, decimals=DECIMALS)
-            cells += [number(error, DECIMALS), bounds]
+        for error in (over_seeds(difference), of_a_difference(*moved).of_a_mean(len(places))):
+            low, high = difference.estimate - error.half(), difference.estimate + error.half()
+            cells += [number(error.size, DECIMALS), bounds(low, high)]
         return tuple(cells)
 
-    titles = ("Metric", "Difference", "SE over seeds", "95 % over seeds", "SE of reruns", "95 % of reruns")
-    return Grid(
-        "Robust MoE less Vanilla MoE, mean over targets and seeds",
-        tuple(Heading(title, (title.lower(),)) for title in titles),
-        (tuple(map(row, METRICS)),),
+    titles = (
+        *("Method", "Metric", "Difference"),
+        *("SE over seeds", "95 % over seeds", "SE of reruns", "95 % of reruns"),
     )
-
-
-def at(rows: Rows, key: str, name: str, column: str) -> dict[Where, float]:
-    """One column, by target and seed, of the rows whose `key` is `name`."""
-    return {(row["target"], row["seed"]): float(row[column]) for row in rows if row[key] == name}
-
-
-def difference(rows: Rows, key: str, column: str) -> dict[Where, float]:
-    """Robust less Vanilla where a run has both; within a run they go on from one warm-up, mostly."""
-    names: dict[str, Any] = {method: arm if key == "arm" else method for arm, method in ARMS.items()}
-    robust, vanilla = (at(rows, key, names[method], column) for method in ("robust", "vanilla"))
-    return {where: robust[where] - vanilla[where] for where in robust.keys() & vanilla.keys()}
-
-
-def deviation(moves: Sequence[float]) -> float:
-    """Of one training around its seed's mean: two trainings differ by √2 times as much.
-
-    >>> round(deviation([0.02, -0.02]), 4)
-    0.0141
-    """
-    return math.sqrt(mean(move**2 for move in moves) / 2)
+    return Grid(
+        "Less Vanilla MoE, mean over targets and seeds",
+        tuple(Heading(title, (title.lower(),)) for title in titles),
+        tuple(tuple(row(method, column) for column in METRICS) for method in trained if method != "vanilla"),
+    )

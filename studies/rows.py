@@ -139,6 +139,15 @@ def _row(difference: Difference) -> tuple[Entry, ...]:
     )
 
 
+def bounds(low: float, high: float) -> Entry:
+    """An interval, in bold where it leaves out zero.
+
+    >>> bounds(0.1, 0.2).bold, bounds(-0.1, 0.2).bold
+    (True, False)
+    """
+    return interval(low, high, low > 0 or high < 0, decimals=DECIMALS)
+
+
 def listed(numbers: Iterable[float], sign: str = "-") -> Entry:
     """Several numbers in one cell, such as one a seed."""
     text = " ".join(decimal(value, sign=sign) for value in numbers)

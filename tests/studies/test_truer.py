@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import t as student
 
 from calmoe.errors import InputError
+from studies.trainings import Error, other_run
 from studies.truer import (
     METRICS,
     alone_table,
@@ -17,9 +18,10 @@ from studies.truer import (
     gains_table,
     means_table,
     parse_cell,
-    rerun_moves,
+    truer,
 )
 from study_rows import made, write
+from study_rows import student as of_seeds
 
 CELLS = [("vanilla", "last", 1), ("vanilla", "last", 10), ("sharp", "last", 1)]
 
@@ -36,6 +38,13 @@ def rows_of(seeds=(42, 43, 44), targets=("",)):
     ]  # fmt: skip
 
 
+PLAIN = CELLS[0]
+
+
+def moves(size, freedom=4):
+    return dict.fromkeys(METRICS, Error(size, freedom))
+
+
 def test_a_gain_is_the_mean_over_seeds_of_differences_within_them():
     rows = rows_of(targets=("art", "photo"))
     sharp, plain = (
@@ -43,28 +52,36 @@ def test_a_gain_is_the_mean_over_seeds_of_differences_within_them():
         for method in ("sharp", "vanilla")
     )
     by_seed = np.subtract(sharp, plain).reshape(3, 2).mean(axis=1)
-    found = gain(rows, ("sharp", "last", 1), "nll_ts")
-    assert found.pairs == 6
-    assert found.estimate == pytest.approx(np.mean(by_seed))
-    ((error, freedom),) = found.errors
+    ours = gain(rows, ("sharp", "last", 1), PLAIN, "nll_ts")
+    assert ours.pairs == 6
+    assert ours.estimate == pytest.approx(np.mean(by_seed))
+    ((error, freedom),) = ours.errors
     assert (error, freedom) == (pytest.approx(np.std(by_seed, ddof=1) / math.sqrt(3)), 2)
     half = error * student.ppf(1 - 0.05 / 2 / 10, 2)
-    assert found.bounds(10) == pytest.approx((found.estimate - half, found.estimate + half))
+    assert ours.bounds(10) == pytest.approx((ours.estimate - half, ours.estimate + half))
 
 
 def test_an_interval_is_the_wider_of_seeds_and_reruns():
     rows, sharp = rows_of(), CELLS[2]
-    by_seeds = gain(rows, sharp, "accuracy")
-    assert gain(rows, sharp, "accuracy", moves=[1e-9, -1e-9]).bounds(3) == by_seeds.bounds(3)
-    low, high = gain(rows, sharp, "accuracy", moves=[8.0, -8.0, 8.0, 8.0]).bounds(3)
-    assert (high - low) / 2 == pytest.approx(
-        8 / math.sqrt(2) / math.sqrt(3) * student.ppf(1 - 0.05 / 2 / 3, 4)
-    )
+    by_seeds = gain(rows, sharp, PLAIN, "accuracy")
+    assert gain(rows, sharp, PLAIN, "accuracy", moves(1e-9)).bounds(3) == by_seeds.bounds(3)
+    low, high = gain(rows, sharp, PLAIN, "accuracy", moves(8.0)).bounds(3)
+    assert (high - low) / 2 == pytest.approx(8 / math.sqrt(3) * student.ppf(1 - 0.05 / 2 / 3, 4))
 
 
 def test_reruns_do_not_move_two_readings_of_one_training_apart():
     rows, views = rows_of(), CELLS[1]
-    assert gain(rows, views, "accuracy", moves=[8.0, -8.0]) == gain(rows, views, "accuracy")
+    assert gain(rows, views, PLAIN, "accuracy", moves(8.0)) == gain(rows, views, PLAIN, "accuracy")
+
+
+def test_one_seed_has_a_difference_and_no_interval():
+    rows = [*rows_of((42,)), *rows_of((43,))[:1]]  # seed 43 has the plain mixture alone
+    ours = gain(rows, CELLS[2], PLAIN, "accuracy", moves(8.0))
+    assert ours.pairs == 1
+    assert ours.estimate == pytest.approx(rows[2]["accuracy"] - rows[0]["accuracy"])
+    assert all(map(math.isnan, ours.bounds()))
+    assert gain(rows, CELLS[2], ("single", "last", 1), "accuracy") is None
+    assert {row[5].text for row in gains_table(rows, PLAIN, {}).rows} == {"–"}
 
 
 def test_a_seed_counts_once_all_of_its_targets_are_there():
@@ -73,37 +90,51 @@ def test_a_seed_counts_once_all_of_its_targets_are_there():
 
 
 def test_a_cell_alone_pays_for_no_other_comparison():
-    rows, sharp = rows_of(), CELLS[2]
-    table = alone_table(rows, {}, parse_cell("sharp,last,1", rows))
-    shown = [row[2].values for row in table.rows]
-    np.testing.assert_allclose(shown, [gain(rows, sharp, column).bounds(1) for column in METRICS])
+    rows = rows_of()
+    chosen = [parse_cell(name, rows) for name in ("sharp,last,1", "vanilla,last,10")]
+    table = alone_table(rows, chosen, PLAIN, {})
+    shown = [[row[5].values for row in section] for section in table.sections]
+    expected = [[gain(rows, cell, PLAIN, column).bounds() for column in METRICS] for cell in chosen]
+    np.testing.assert_allclose(shown, expected)
     with pytest.raises(InputError):
         parse_cell("sharp,averaged,1", rows)
 
 
-def test_moves_are_those_of_the_difference_from_vanilla(tmp_path):
-    first, again = made(seeds=(42, 43)), made(seeds=(42, 43))
-    for row in again:
-        if row["protocol"] == "corrected":  # both methods move, Robust MoE by 0.025 more
-            row["ece_ts"] += 0.05 if row["method"] == "robust" else 0.025
-    write(tmp_path / "results.jsonl", first)
-    write(tmp_path / "again.jsonl", again)
-    assert rerun_moves(tmp_path, [])["ece_ts"] == pytest.approx([0.025, 0.025])
+def test_reruns_and_another_run_have_columns_where_they_are_known(tmp_path):
+    rows, sharp = rows_of(), CELLS[2]
+    assert len(alone_table(rows, [sharp], PLAIN, {}).headings) == 6
+    write(tmp_path / "results.jsonl", made())
+    other = other_run(tmp_path, *PLAIN)
+    table = alone_table(rows, [sharp], PLAIN, moves(8.0), other)
+    ours = [row["nll_ts"] for row in rows if cell_of(row) == sharp]
+    (row,) = [row for row in table.rows if row[3].values == ("nll_ts",)]
+    assert row[6].values == pytest.approx(gain(rows, sharp, PLAIN, "nll_ts", moves(8.0)).bounds())
+    again = made(protocols=("corrected",))
+    elsewhere = [row["nll_ts"] for row in again if row["method"] == "vanilla"]
+    assert (*row[7].values, *row[8].values) == pytest.approx(of_seeds(np.subtract(ours, elsewhere)))
+    assert other_run(tmp_path, *CELLS[1]) == []  # it has no views
 
 
-def test_without_a_second_run_the_study_itself_is_the_rerun(tmp_path):
-    rows = rows_of((42, 43))
-    first = [
-        {**row, "protocol": "corrected", "ece_ts": row["ece_ts"] - 0.025 * (row["method"] == "robust")}
-        for row in made(seeds=(42, 43))
-        if row["protocol"] == "corrected"
-    ]
-    write(tmp_path / "results.jsonl", first)
-    again = [{**row, "weights": "last", "views": 1, "target": ""} for row in made(seeds=(42, 43))]
-    again = [row for row in again if row["protocol"] == "corrected"]
-    assert rerun_moves(tmp_path, again)["ece_ts"] == pytest.approx([0.025, 0.025])
-    with pytest.raises(InputError):
-        rerun_moves(tmp_path, rows)  # it has no method of that run but Vanilla MoE
+@pytest.mark.parametrize("than", CELLS)
+def test_any_cell_can_be_the_one_to_compare_with(than, tmp_path, capsys):
+    rows, name = rows_of(), ",".join(map(str, than))
+    write(tmp_path / "rows.jsonl", rows)
+    truer(tmp_path / "rows.jsonl", than=name)
+    shown = capsys.readouterr().out.partition("\nLess ")[2]
+    others = [cell for cell in CELLS if cell != than]
+    assert shown.count("| 3 |") == len(others)
+    assert [row[4].values[0] for row in gains_table(rows, than, {}).rows] == pytest.approx(
+        [gain(rows, cell, than, "accuracy").estimate for cell in others]
+    )
+    with pytest.raises(InputError, match="unknown cell"):
+        truer(tmp_path / "rows.jsonl", than="sharp,last,5")
+
+
+def test_two_rows_of_one_cell_and_place_are_refused(tmp_path):
+    rows = rows_of(targets=("art", "photo"))
+    write(tmp_path / "rows.jsonl", [*rows, {**rows[0], "accuracy": 0.5}])
+    with pytest.raises(InputError, match="two rows of one vanilla, art 42, differ"):
+        truer(tmp_path / "rows.jsonl")
 
 
 def test_tables_have_a_row_a_cell():
@@ -112,4 +143,4 @@ def test_tables_have_a_row_a_cell():
     assert [row[4].values[0] for row in means_table(rows).rows] == pytest.approx(
         [np.mean([row["accuracy"] for row in rows if cell_of(row) == cell]) for cell in CELLS]
     )
-    assert [len(section) for section in gains_table(rows, {}).sections] == [1, 1]
+    assert [len(section) for section in gains_table(rows, PLAIN, {}).sections] == [1, 1]
