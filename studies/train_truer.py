@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import Annotated, NamedTuple
 
 import typer
@@ -16,8 +17,9 @@ from calmoe.errors import InputError, check_known
 from calmoe.experiments.engines.processes import compile_share
 from calmoe.experiments.run import Run
 from calmoe.experiments.spec import parse_seeds
+from calmoe.report.rows_over_seeds import Row
 from studies.pack import save_packed
-from studies.rows import read_lines, write_lines
+from studies.rows import place_of, read_lines, write_lines
 
 TRUNKS = (  # methods that share a warm-up; long trainings first
     ("sharp", "sharp_filtered", "sharp_brier"),
@@ -27,6 +29,7 @@ TRUNKS = (  # methods that share a warm-up; long trainings first
 )
 METHODS = tuple(method for trunk in TRUNKS for method in trunk)
 CHOSEN = ("average=0.998", "keep_weights=false")
+Model = tuple[str, int, str]  # target, seed, method
 GRACE = 300.0  # seconds after the limit: compiling, an epoch and predictions of all views take less
 
 
@@ -96,10 +99,39 @@ def train_truer(
     --weights resnet50.safetensors --limit 500 --jobs 3
     """
     check_known("dataset", dataset, tuple(GRIDS))
-    grid = GRIDS[dataset]
+    grid = part_of(GRIDS[dataset], targets, seeds)
     wanted = methods.split(",") if methods else list(METHODS)
     for method in wanted:
         check_known("method of the study", method, METHODS)
+    held = {model_of(row) for row in (read_lines(rows) if rows.exists() else [])}
+    pieces = list(lacking(grid, held, wanted))
+    if dry_run:
+        for piece in pieces:
+            print(piece.name, ",".join(piece.methods))
+        return
+    to.mkdir(parents=True, exist_ok=True)
+    session = Session(
+        dataset=dataset,
+        data=data,
+        settings=(
+            *(*CHOSEN, f"rho={grid.rho}", *grid.settings),
+            *([f"weights={weights}"] if weights else []),
+            *(settings or []),
+        ),
+        to=to,
+        new_rows=new_rows or to / "new-rows.jsonl",
+        held=held,
+        deadline=time.monotonic() + limit,
+        environment={**os.environ, **compile_share(jobs)},
+        turns=Semaphore(jobs),
+    )
+    session.write_rows()
+    with ThreadPoolExecutor(2 * jobs) as pool:  # a model is read while the next ones train
+        list(pool.map(session.work, pieces))
+
+
+def part_of(grid: Grid, targets: str | None, seeds: str | None) -> Grid:
+    """The grid with these targets and seeds alone."""
     if targets:
         for target in targets.split(","):
             check_known("target", target, grid.targets)
@@ -110,100 +142,90 @@ def train_truer(
                 f"seed {min(strange)} is not in the study: it has {grid.seeds[0]}-{grid.seeds[-1]}"
             )
         grid = grid._replace(seeds=parse_seeds(seeds))
-    pieces = list(lacking(grid, rows, wanted))
-    for piece in pieces if dry_run else ():
-        print(piece.name, ",".join(piece.methods))
-    if dry_run:
-        return
-    common = [
-        *CHOSEN,
-        f"rho={grid.rho}",
-        *grid.settings,
-        *([f"weights={weights}"] if weights else []),
-        *(settings or []),
-    ]
-    to.mkdir(parents=True, exist_ok=True)
-    deadline, lock = time.monotonic() + limit, Lock()
-    environment = {**os.environ, **compile_share(jobs)}
-
-    def train(piece: Piece) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return
-        started = time.monotonic()
-        code = _run(dataset, piece, common, to / piece.name, data, left, environment)
-        ended = "hung and was killed" if code is None else f"rc {code}"
-        print(f"{piece.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
-        began = (to / piece.name / "spec.json").exists()
-        if began and any(Run.open(to / piece.name).finished()):
-            kept.append(readers.submit(keep, piece))
-
-    def keep(piece: Piece) -> None:
-        _keep_predictions(Run.open(to / piece.name), piece, to / "predictions")
-        _read(to / piece.name)
-        with lock:
-            files = sorted(to.glob("*.rows.jsonl"))
-            write_lines(
-                new_rows or to / "new-rows.jsonl", [row for file in files for row in read_lines(file)]
-            )
-
-    kept: list[Future[None]] = []
-    with ThreadPoolExecutor(jobs) as readers:  # a model is read while the next ones train
-        with ThreadPoolExecutor(jobs) as trainers:
-            list(trainers.map(train, pieces))
-        for reading in kept:
-            reading.result()
+    return grid
 
 
-def lacking(grid: Grid, rows: Path, wanted: Sequence[str]) -> Iterator[Piece]:
-    """The pieces that the rows do not hold: all targets of a seed before the next seed."""
-    there = {
-        (row["target"], row["seed"], row["method"]) for row in (read_lines(rows) if rows.exists() else [])
-    }
+def model_of(row: Row) -> Model:
+    return *place_of(row), row["method"]
+
+
+def lacking(grid: Grid, held: Set[Model], wanted: Sequence[str]) -> Iterator[Piece]:
+    """The pieces with models that are not held: all targets of a seed before the next seed."""
     for seed in grid.seeds:
         for target in grid.targets:
             for trunk in TRUNKS:
-                left = tuple(m for m in trunk if m in wanted and (target, seed, m) not in there)
+                left = tuple(m for m in trunk if m in wanted and (target, seed, m) not in held)
                 if left:
                     yield Piece(target, seed, trunk[0], left)
 
 
-def _run(
-    dataset: str,
-    piece: Piece,
-    settings: Sequence[str],
-    folder: Path,
-    data: Path | None,
-    left: float,
-    environment: Mapping[str, str],
-) -> int | None:
-    """`calmoe run` in a process of its own, and its exit code; None if it hung and was killed.
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """Trains pieces in turn until the deadline, and reads each as soon as it is trained."""
 
-    What it says goes into a file beside its folder.
-    """
-    command = [sys.executable, "-m", "calmoe", "run", dataset, "--methods", ",".join(piece.methods)]
-    command += ["--seeds", str(piece.seed), "--out", str(folder), "--time-limit", f"{left:.0f}"]
-    command += ["--data", str(data)] if data else []
-    command += ["--target", piece.target] if piece.target else []
-    for setting in settings:
-        command += ["--set", setting]
-    log = folder.with_suffix(".log")
-    try:
-        with log.open("wb") as lines:  # written as they come, so that they show where a training hangs
-            code = subprocess.run(
-                command,
-                stdout=lines,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                timeout=left + GRACE,
-                check=False,
-            ).returncode
-    except subprocess.TimeoutExpired:
-        return None
-    if code == 2:
-        last = log.read_text(errors="replace").strip().splitlines()[-1:]
-        raise InputError(f"{piece.name}: calmoe run refused: {''.join(last)}")
-    return code
+    dataset: str
+    data: Path | None
+    settings: tuple[str, ...]
+    to: Path
+    new_rows: Path
+    held: Set[Model]  # whose rows are there
+    deadline: float
+    environment: Mapping[str, str]
+    turns: Semaphore  # as many as train at a time
+    writing: Lock = field(default_factory=Lock)
+
+    def work(self, piece: Piece) -> None:
+        folder = self.to / piece.name
+        with self.turns:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                return
+            started = time.monotonic()
+            code = self.train(piece, folder, left)
+            ended = "hung and was killed" if code is None else f"rc {code}"
+            print(f"{piece.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
+        if (folder / "spec.json").exists() and any((run := Run.open(folder)).finished()):
+            _keep_predictions(run, piece, self.to / "predictions")
+            _read(folder)
+            self.write_rows()
+
+    def train(self, piece: Piece, folder: Path, left: float) -> int | None:
+        """`calmoe run` in a process of its own, and its exit code; None if it hung and was killed.
+
+        What it says goes into a file beside its folder.
+        """
+        command = [sys.executable, "-m", "calmoe", "run", self.dataset, "--methods", ",".join(piece.methods)]
+        command += ["--seeds", str(piece.seed), "--out", str(folder), "--time-limit", f"{left:.0f}"]
+        command += ["--data", str(self.data)] if self.data else []
+        command += ["--target", piece.target] if piece.target else []
+        for setting in self.settings:
+            command += ["--set", setting]
+        log = folder.with_suffix(".log")
+        try:
+            with log.open("wb") as lines:  # written as they come, so that they show where a training hangs
+                code = subprocess.run(
+                    command,
+                    stdout=lines,
+                    stderr=subprocess.STDOUT,
+                    env=self.environment,
+                    timeout=left + GRACE,
+                    check=False,
+                ).returncode
+        except subprocess.TimeoutExpired:
+            return None
+        if code == 2:
+            last = log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise InputError(f"{piece.name}: calmoe run refused: {''.join(last)}")
+        return code
+
+    def write_rows(self) -> None:
+        """All rows of this and earlier sessions that are not held; to be appended to those that are."""
+        with self.writing:
+            files = [*filter(Path.exists, [self.new_rows]), *sorted(self.to.glob("*.rows.jsonl"))]
+            rows = (row for file in files for row in read_lines(file) if model_of(row) not in self.held)
+            if files:
+                readings = {(model_of(row), row["weights"], row["views"]): row for row in rows}
+                write_lines(self.new_rows, readings.values())
 
 
 def _read(folder: Path) -> None:

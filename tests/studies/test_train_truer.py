@@ -1,13 +1,11 @@
 """What the study lacks is trained once, a target, seed and warm-up at a time, and stops in time."""
 
-import json
-
 import pytest
 
 from calmoe.errors import InputError
 from calmoe.predictions import Predictions
 from forked import in_place_of_subprocess
-from studies.rows import read_lines
+from studies.rows import read_lines, write_lines
 from studies.train_truer import GRIDS, Grid, lacking, train_truer
 
 EVERY = ["vanilla", "sharp", "single"]
@@ -18,23 +16,25 @@ def _quick_processes(monkeypatch):
     monkeypatch.setattr("studies.train_truer.subprocess", in_place_of_subprocess)
 
 
-def write(path, *rows):
-    path.write_text(
-        "".join(json.dumps(dict(zip(("target", "seed", "method"), row, strict=True))) + "\n" for row in rows)
-    )
+def reading(target, seed, method, views=1):
+    return {"target": target, "seed": seed, "method": method, "weights": "last", "views": views}
+
+
+def write(path, *models):
+    write_lines(path, (reading(*model) for model in models))
     return path
 
 
-def test_what_rows_hold_is_not_lacking(tmp_path):
+def test_what_rows_hold_is_not_lacking():
     grid = Grid(range(2), targets=("a", "b"))
-    assert sum(len(piece.methods) for piece in lacking(grid, tmp_path / "none.jsonl", EVERY)) == 2 * 2 * 3
-    rows = write(tmp_path / "rows.jsonl", ("a", 0, "vanilla"), ("b", 1, "single"), ("b", 1, "sharp"))
-    names = [(piece.name, piece.methods) for piece in lacking(grid, rows, EVERY)]
+    assert sum(len(piece.methods) for piece in lacking(grid, set(), EVERY)) == 2 * 2 * 3
+    held = {("a", 0, "vanilla"), ("b", 1, "single"), ("b", 1, "sharp")}
+    names = [(piece.name, piece.methods) for piece in lacking(grid, held, EVERY)]
     assert names[:2] == [("a-0-sharp", ("sharp",)), ("a-0-single", ("single",))]
     assert names[-1] == ("b-1-vanilla", ("vanilla",))
     assert len(names) == 9
     robust = [*EVERY, "robust_brier", "sharp_brier"]
-    names = [(piece.name, piece.methods) for piece in lacking(grid, rows, robust)]
+    names = [(piece.name, piece.methods) for piece in lacking(grid, held, robust)]
     assert ("a-0-sharp", ("sharp", "sharp_brier")) in names  # one warm-up, one folder
     assert ("a-0-vanilla", ("robust_brier",)) in names  # whose folder keeps its name as rows come in
 
@@ -52,6 +52,21 @@ def test_digits_lack_one_method_and_it_is_trained(tmp_path, capsys):
     }
     assert Predictions.load(to / "predictions/42-sharp-test.npz").num_experts == 4
     assert capsys.readouterr().out.count("rc 0") == 2
+
+    write_lines(rows, [*read_lines(rows), *new])  # the same command again, with the new rows appended
+    options |= {"methods": "single,sharp,vanilla", "seeds": "42"}
+    train_truer("digits", rows, to, limit=600.0, jobs=2, new_rows=kept, **options)
+    assert {(row["seed"], row["method"]) for row in read_lines(kept)} == {(42, "vanilla")}
+
+
+def test_new_rows_that_nobody_appended_stay_and_appended_ones_go(tmp_path):
+    rows, kept = tmp_path / "rows.jsonl", tmp_path / "kept.jsonl"
+    write(rows, ("", 42, "single"))
+    write(kept, ("", 42, "single"), ("", 43, "single"))
+    (tmp_path / "work").mkdir()
+    write(tmp_path / "work/43-single.rows.jsonl", ("", 43, "single"), ("", 43, "single", 5))
+    train_truer("digits", rows, tmp_path / "work", limit=0.0, new_rows=kept)
+    assert read_lines(kept) == [reading("", 43, "single"), reading("", 43, "single", 5)]
 
 
 def test_no_time_no_training_and_bad_input_is_refused(tmp_path):
