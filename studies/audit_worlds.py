@@ -147,9 +147,9 @@ def _balance(seen: Configurations) -> Estimate:
     return normal(float(seen.residual.mean()), spread(seen.residual, seen.noise), SURE)
 
 
-def table(found: dict[str, list[Answer]], rows: int) -> Grid:
+def table(answers: dict[str, list[Answer]], rows: int) -> Grid:
     """A row a kind of world; the means over worlds."""
-    names = list(next(iter(found.values()))[0])
+    names = list(next(iter(answers.values()))[0])
     columns = (
         Heading("world", ("world",)),
         Heading("worlds", ("worlds",)),
@@ -157,7 +157,7 @@ def table(found: dict[str, list[Answer]], rows: int) -> Grid:
     )
     lines = [
         (label(kind, kind), count(len(each)), *(_mean(answer[name] for answer in each) for name in names))
-        for kind, each in found.items()
+        for kind, each in answers.items()
     ]
     return Grid(f"Worlds of {rows:,} rows: how often", columns, (tuple(lines),))
 

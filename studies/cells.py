@@ -82,13 +82,13 @@ def beyond_the_table(validation: Predictions, test: Predictions, views: int) -> 
     """What the run's row does not hold: the validation NLL, the router's entropy, what is hidden."""
     temperature = fitted_temperature(validation, PROTOCOL)
     scaled = rescaled(validation, temperature)
-    found = hidden(Configurations.of(rescaled(test, temperature)))
+    errors = hidden(Configurations.of(rescaled(test, temperature)))
     return {
         "validation_nll": nll(scaled.output.log_probs, scaled.known_labels),
         "routing_entropy": entropy_of_a_view(test, views),
-        "witness": [round(value, DIGITS) for value in found.witness[:2]],
-        "cancelled": [round(value, DIGITS) for value in found.cancelled[:2]],
-        "p_hidden": found.p_hidden,
+        "witness": [round(value, DIGITS) for value in errors.witness[:2]],
+        "cancelled": [round(value, DIGITS) for value in errors.cancelled[:2]],
+        "p_hidden": errors.p_hidden,
     }
 
 

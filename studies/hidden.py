@@ -51,15 +51,15 @@ def rows_of(folder: Path) -> Iterator[dict[str, Any]]:
     for method, (validation, test) in mixtures(folder).items():
         temperature = Temperature().fit(validation.output.log_probs, validation.known_labels)
         for kind, judged in (("raw", test), ("scaled", rescaled(test, temperature))):
-            found = measure(Configurations.of(judged))
+            errors = measure(Configurations.of(judged))
             yield {
                 "method": method,
                 "seed": int(folder.name),
                 "kind": kind,
                 "rows": len(judged),
-                "ece": round(found.level_set.value, 5),
-                "witness": round(found.witness.low, 5),
-                "p_hidden": found.p_hidden,
+                "ece": round(errors.level_set.value, 5),
+                "witness": round(errors.witness.low, 5),
+                "p_hidden": errors.p_hidden,
             }
 
 

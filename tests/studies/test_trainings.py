@@ -24,8 +24,8 @@ SCORES = {"accuracy": 0.8, "nll_ts": 0.6, "brier_ts": 0.3, "ece_ts": 0.05}
 def test_noise_of_known_size_is_found_whatever_the_places_are():
     draw = np.random.default_rng(0)
     groups = [place + draw.normal(0, 0.02, size) for place in range(2000) for size in (1, 2, 3)]
-    found = deviation(groups)
-    assert found == (pytest.approx(0.02, rel=0.03), 2000 * 3)  # a place with one training says nothing
+    error = deviation(groups)
+    assert error == (pytest.approx(0.02, rel=0.03), 2000 * 3)  # a place with one training says nothing
 
 
 def test_an_error_reaches_as_far_as_student_says():
