@@ -46,11 +46,15 @@ def truer(
         typer.Option(help="A folder with results.jsonl, again.jsonl: other runs of these seeds."),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Only these, such as 42-44.")] = None,
-    alone: Annotated[
-        list[str] | None,
-        typer.Option(help="A cell, METHOD,WEIGHTS,VIEWS, whose intervals pay for no other. May be repeated."),
+    than: Annotated[
+        str, typer.Option(help="METHOD,WEIGHTS,VIEWS: the cell that the others are compared with.")
+    ] = PLAIN,
+    only: Annotated[
+        list[str] | None, typer.Option(help="This cell, and others by --only again: not corrected.")
     ] = None,
-    than: Annotated[str, typer.Option(help="The cell that the others are compared with.")] = PLAIN,
+    alone: Annotated[
+        str | None, typer.Option(help="One cell in full: by the seeds, with reruns, from the other run.")
+    ] = None,
 ) -> None:
     """What do sharp training and views gain over a temperature?
 
@@ -60,8 +64,9 @@ def truer(
     same seeds alone makes, where --rerun gives another run. The intervals of a table hold together: level
     95 %, Bonferroni. A seed counts for a cell once all of its targets are there.
 
-    With --alone there is one table: each of these cells less the other, for what was chosen before. Its
-    intervals are not corrected. Where the other run has the cell of --than, they are compared with that, too.
+    With --only there is one table, of these cells, in which each interval pays for no other. With --alone
+    there is one of all that is known of a cell that was chosen before; if the other run has the cell of
+    --than, the difference from that one stands beside.
 
     Example: python -m studies truer results/truer/cifar10h.jsonl --rerun results/cifar10h
     """
@@ -71,11 +76,13 @@ def truer(
     baseline = parse_cell(than, rows)
     moved = rerun_moves(rerun, every, METRICS) if rerun else {}
     if alone:
-        chosen = [parse_cell(name, rows) for name in alone]
         other = other_run(rerun, *baseline) if rerun else []
-        print(alone_table(rows, chosen, baseline, moved, other).markdown())
-        return
-    for grid in (means_table(rows), gains_table(rows, baseline, moved)):
+        grids = [alone_table(rows, parse_cell(alone, rows), baseline, moved, other)]
+    elif only:
+        grids = [gains_table(rows, baseline, moved, [parse_cell(name, rows) for name in only])]
+    else:
+        grids = [means_table(rows), gains_table(rows, baseline, moved)]
+    for grid in grids:
         print(grid.markdown())
 
 
@@ -182,46 +189,46 @@ def means_table(rows: Rows) -> Grid:
     return _table("Mean scores", titles, rows, row)
 
 
-def gains_table(rows: Rows, than: Cell, moved: Moves) -> Grid:
-    """Every cell less the other; an interval that leaves out zero is in bold."""
-    cells, columns = [cell for cell in cells_in_order(rows) if cell != than], measured(rows)
+def gains_table(rows: Rows, than: Cell, moved: Moves, only: Sequence[Cell] = ()) -> Grid:
+    """Every cell less the other, or only these, not corrected; in bold the intervals that leave out zero."""
+    cells, columns = only or [cell for cell in cells_in_order(rows) if cell != than], measured(rows)
     gains = {cell: [gain(rows, cell, than, column, moved) for column in columns] for cell in cells}
-    comparisons = sum(bool(one and one.errors) for each in gains.values() for one in each)
+    intervals = sum(bool(one and one.errors) for each in gains.values() for one in each)
+    together = f"{many(intervals, 'interval')} that hold together" if intervals else "one seed, no interval"
+    caption = f"Less {title_of(than)}: {'each interval alone' if only else together}"
 
     def row(cell: Cell) -> tuple[Entry, ...]:
         pairs = max((one.pairs for one in gains[cell] if one), default=0)
         return (
             *_names(cell),
             count(pairs),
-            *(entry for one in gains[cell] for entry in _differs(one, comparisons)),
+            *(entry for one in gains[cell] for entry in _differs(one, 1 if only else intervals)),
         )
 
     titles = ["Method", "Weights", "Views", "Pairs"]
     for column in columns:
         titles += [column_title(column), f"{column_title(column)} interval"]
-    caption = f"Less {title_of(than)}: {many(comparisons, 'interval')} that hold together"
     return _table(caption, titles, rows, row, cells)
 
 
-def alone_table(rows: Rows, cells: Sequence[Cell], than: Cell, moved: Moves, other: Rows = ()) -> Grid:
-    """Each cell less another: what the seeds' scatter says, what reruns say, and the other run's cell."""
+def alone_table(rows: Rows, cell: Cell, than: Cell, moved: Moves, other: Rows = ()) -> Grid:
+    """One cell less another: what the seeds' scatter says, what reruns say, and the other run's cell."""
     elsewhere = [*(row for row in rows if cell_of(row) != than), *other]
 
-    def row(cell: Cell, column: str) -> tuple[Entry, ...]:
-        score = label(column_title(column), column)
-        entries = [*_names(cell), score, *_differs(gain(rows, cell, than, column))]
+    def row(column: str) -> tuple[Entry, ...]:
+        entries = [label(column_title(column), column), *_differs(gain(rows, cell, than, column))]
         if moved:
             entries.append(_differs(gain(rows, cell, than, column, moved))[1])
         if other:
             entries += _differs(gain(elsewhere, cell, than, column))
         return tuple(entries)
 
-    titles = ["Method", "Weights", "Views", "Score", "Difference", "95 % over seeds"]
+    titles = ["Score", "Difference", "95 % over seeds"]
     titles += ["95 % with reruns"] if moved else []
     titles += ["From the other run", "95 % over seeds"] if other else []
     headings = tuple(Heading(title, (title.lower(),)) for title in titles)
-    sections = tuple(tuple(row(cell, column) for column in measured(rows)) for cell in cells)
-    return Grid(f"Less {title_of(than)}: each interval alone", headings, sections)
+    caption = f"{title_of(cell)}, less {title_of(than)}: each interval alone"
+    return Grid(caption, headings, (tuple(map(row, measured(rows))),))
 
 
 def _differs(one: Gain | None, comparisons: int = 1) -> tuple[Entry, Entry]:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
+from scipy import stats
 
 from calmoe.errors import InputError
 from studies.trainings import Error, other_run
@@ -20,8 +20,7 @@ from studies.truer import (
     parse_cell,
     truer,
 )
-from study_rows import made, write
-from study_rows import student as of_seeds
+from study_rows import column, made, student, write
 
 CELLS = [("vanilla", "last", 1), ("vanilla", "last", 10), ("sharp", "last", 1)]
 
@@ -57,7 +56,7 @@ def test_a_gain_is_the_mean_over_seeds_of_differences_within_them():
     assert ours.estimate == pytest.approx(np.mean(by_seed))
     ((error, freedom),) = ours.errors
     assert (error, freedom) == (pytest.approx(np.std(by_seed, ddof=1) / math.sqrt(3)), 2)
-    half = error * student.ppf(1 - 0.05 / 2 / 10, 2)
+    half = error * stats.t.ppf(1 - 0.05 / 2 / 10, 2)
     assert ours.bounds(10) == pytest.approx((ours.estimate - half, ours.estimate + half))
 
 
@@ -66,7 +65,7 @@ def test_an_interval_is_the_wider_of_seeds_and_reruns():
     by_seeds = gain(rows, sharp, PLAIN, "accuracy")
     assert gain(rows, sharp, PLAIN, "accuracy", moves(1e-9)).bounds(3) == by_seeds.bounds(3)
     low, high = gain(rows, sharp, PLAIN, "accuracy", moves(8.0)).bounds(3)
-    assert (high - low) / 2 == pytest.approx(8 / math.sqrt(3) * student.ppf(1 - 0.05 / 2 / 3, 4))
+    assert (high - low) / 2 == pytest.approx(8 / math.sqrt(3) * stats.t.ppf(1 - 0.05 / 2 / 3, 4))
 
 
 def test_reruns_do_not_move_two_readings_of_one_training_apart():
@@ -89,30 +88,40 @@ def test_a_seed_counts_once_all_of_its_targets_are_there():
     assert complete(whole + part) == whole
 
 
-def test_a_cell_alone_pays_for_no_other_comparison():
+def test_cells_that_are_named_pay_for_no_other_comparison():
     rows = rows_of()
     chosen = [parse_cell(name, rows) for name in ("sharp,last,1", "vanilla,last,10")]
-    table = alone_table(rows, chosen, PLAIN, {})
-    shown = [[row[5].values for row in section] for section in table.sections]
+    shown = [[entry.values for entry in row[5::2]] for row in gains_table(rows, PLAIN, {}, chosen).rows]
     expected = [[gain(rows, cell, PLAIN, column).bounds() for column in METRICS] for cell in chosen]
     np.testing.assert_allclose(shown, expected)
     with pytest.raises(InputError):
         parse_cell("sharp,averaged,1", rows)
 
 
-def test_reruns_and_another_run_have_columns_where_they_are_known(tmp_path):
+def test_a_cell_alone_stands_beside_reruns_and_another_run_where_they_are_known(tmp_path):
     rows, sharp = rows_of(), CELLS[2]
-    assert len(alone_table(rows, [sharp], PLAIN, {}).headings) == 6
+    bare = alone_table(rows, sharp, PLAIN, {})
+    np.testing.assert_allclose(
+        [row[2].values for row in bare.rows], [gain(rows, sharp, PLAIN, c).bounds() for c in METRICS]
+    )
+    assert len(bare.headings) == 3
     write(tmp_path / "results.jsonl", made())
-    other = other_run(tmp_path, *PLAIN)
-    table = alone_table(rows, [sharp], PLAIN, moves(8.0), other)
+    table = alone_table(rows, sharp, PLAIN, moves(8.0), other_run(tmp_path, *PLAIN))
+    (row,) = [row for row in table.rows if row[0].values == ("nll_ts",)]
+    assert row[3].values == pytest.approx(gain(rows, sharp, PLAIN, "nll_ts", moves(8.0)).bounds())
+    elsewhere = column(made(), "nll_ts", method="vanilla", protocol="corrected")
     ours = [row["nll_ts"] for row in rows if cell_of(row) == sharp]
-    (row,) = [row for row in table.rows if row[3].values == ("nll_ts",)]
-    assert row[6].values == pytest.approx(gain(rows, sharp, PLAIN, "nll_ts", moves(8.0)).bounds())
-    again = made(protocols=("corrected",))
-    elsewhere = [row["nll_ts"] for row in again if row["method"] == "vanilla"]
-    assert (*row[7].values, *row[8].values) == pytest.approx(of_seeds(np.subtract(ours, elsewhere)))
+    assert (*row[4].values, *row[5].values) == pytest.approx(student(np.subtract(ours, elsewhere)))
     assert other_run(tmp_path, *CELLS[1]) == []  # it has no views
+
+
+def test_one_table_where_cells_are_named(tmp_path, capsys):
+    write(tmp_path / "rows.jsonl", rows_of())
+    truer(tmp_path / "rows.jsonl", only=["sharp,last,1", "vanilla,last,10"])
+    truer(tmp_path / "rows.jsonl", alone="sharp,last,1")
+    few, one = capsys.readouterr().out.split("each interval alone")[1:]
+    assert (few.count("| 3 |"), one.count("interval")) == (2, 0)
+    assert "Mean scores" not in few + one
 
 
 @pytest.mark.parametrize("than", CELLS)
