@@ -163,12 +163,19 @@ def test_a_rare_class_is_judged_by_its_precision(tmp_path, unrendered):
 
 
 def test_rows_without_labels_are_a_target(tmp_path, unrendered):
-    path = write_credit(tmp_path / "credit.csv", rows=200)
+    path = write_credit(tmp_path / "credit.csv", rows=600)
     done("train", path, "--label", "default", *NETWORK)
     lines = [line.rpartition(",")[0] for line in path.read_text(encoding="utf-8").splitlines()]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     told = done("predict", "credit-model", "new.csv", "--out", "p.csv")
     assert "calmoe audit credit-model --target p.csv" in told
+    (tmp_path / "one.csv").write_text(
+        "\n".join([lines[0], lines[-1].replace("K599", "K600")]), encoding="utf-8"
+    )
+    assert (
+        done("predict", "credit-model", "one.csv", "--out", "one-p.csv")
+        == "1 prediction in one-p.csv, without labels\n"
+    )
     assert Predictions.load("p.csv").class_names == ("no", "yes")
     assert "no labels" in refused("audit", "p.csv")
     (tmp_path / "empty.csv").write_text(
@@ -330,7 +337,7 @@ def test_init_writes_a_spec_that_train_runs(tmp_path, unrendered):
     done("init", path, "--label", "default", "--group", "region", *NETWORK, "--out", "specs/mine.toml")
     text = (tmp_path / "specs" / "mine.toml").read_text()
     assert 'data = "../credit.csv"' in text
-    assert text.startswith("# credit: 120 rows, 7 columns to learn from\n")
+    assert text.startswith("# credit: 120 rows, 6 columns to learn from\n")
     done("train", "specs/mine.toml")
     assert reported("specs/credit-model")["rows"] == 24
     assert "is there already" in refused("init", path, "--label", "default", "--out", "specs/mine.toml")
@@ -389,7 +396,8 @@ def test_enough_rows_are_held_out_for_an_audit_where_that_leaves_most(tmp_path, 
     told = done("train", path, "--label", "default", *NETWORK)
     assert len(Predictions.load("credit-model/held_out.safetensors")) == pytest.approx(kept, abs=2)
     assert ("calmoe audit credit-model" in told) == (kept >= 200)
-    assert ("--held-out 0.5 takes more" in told) == (kept < 200)
+    assert ("--held-out 0.5 takes more" in told) == (kept < 200 <= rows // 2)
+    assert ("label more" in told) == (rows < 400)
     share = str(calmoe.load("credit-model").card.settings["held_out"])
     done("train", path, "--label", "default", "--held-out", share, "--out", "again", *NETWORK)
     one, two = (Predictions.load(f"{m}/held_out.safetensors") for m in ("credit-model", "again"))

@@ -59,3 +59,27 @@ def test_names_that_are_not_utf8(tmp_path, unrendered):
     done("train", name, "--label", "default", *NETWORK, "--out", "m")
     assert calmoe.load("m").card.dataset == r"caf\xe9"
     done("predict", "m", name, "--out", "p.csv")
+
+
+def test_days_quantities_and_constants_are_noticed(tmp_path):
+    rows = "".join(f"{i % 28 + 1:02}/12/2020,{i % 7},m,{i % 25}\n" for i in range(200))
+    (tmp_path / "t.csv").write_text(f"day,x,unit,y\n{rows}")
+    told = done("init", "t.csv", "--label", "y")
+    assert "2 columns to learn from" in told
+    assert "1 number and 1 category" in told
+    assert "note: day looks like dates" in told
+    assert "note: y looks like a quantity" in told
+    told = done("init", "t.csv", "--label", "x", "--out", "x.toml")
+    assert "looks like a quantity" not in told
+
+
+def test_values_that_the_model_does_not_know_are_noticed(tmp_path, unrendered):
+    rows = "".join(f"{'ab'[i % 2]},{i % 7},{'yn'[i % 2]}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"town,x,y\n{rows}")
+    done("train", "t.csv", "--label", "y", *NETWORK)
+    (tmp_path / "new.csv").write_text("town,x\nA,1\nB,2\na,3\n")
+    assert "note: column town: 2 of 3 values are unknown to the model" in done(
+        "predict", "t-model", "new.csv", "--out", "p.csv"
+    )
+    (tmp_path / "same.csv").write_text("town,x\na,8\nb,9\nC,9\n")
+    assert "note" not in done("predict", "t-model", "same.csv", "--out", "q.csv")

@@ -46,6 +46,13 @@ def test_the_gain_is_that_of_a_paired_t_test_over_rows(classes):
     assert worth.low > 0
 
 
+@pytest.mark.parametrize("gap", [0.5, float("inf")])
+def test_few_rows_give_no_verdict(gap):
+    few, many = (str(Worth("Logistic regression", rows, -gap, -gap, -gap)) for rows in (6, 600))
+    assert few.startswith("not distinguishable from logistic regression on these 6 rows")
+    assert many.startswith("worse than")
+
+
 def test_better_worse_and_neither():
     sharp, half, nothing = drawn(2)
     better, worse = Worth.of(sharp, [half, nothing]), Worth.of(half, [sharp, nothing])

@@ -85,7 +85,8 @@ def train_command(
         seed, out, compare,
     )  # fmt: skip
     from calmoe.auditing.repairs.repair import FEWEST
-    from calmoe.own_data.train import PAGE, follow_training, train
+    from calmoe.own_data.parts import SHIFT
+    from calmoe.own_data.train import PAGE, PREDICTIONS, follow_training, train
     from calmoe.render.console import make_console
 
     if follows():
@@ -101,8 +102,11 @@ def train_command(
     if trained.held_out >= FEWEST:
         say(f"are its probabilities true? calmoe audit {spec.folder} --out audit")
     else:
-        few = f"{trained.held_out} were held out here, --held-out 0.5 takes more, from those that teach"
-        say(f"an audit needs {FEWEST} labelled rows new to the model: {few}")
+        few = f"an audit needs {FEWEST} labelled rows new to the model: {trained.held_out} were held out here"
+        enough = trained.model.card.rows + trained.held_out >= 2 * FEWEST
+        say(f"{few}, {'--held-out 0.5 takes more, from those that teach' if enough else 'label more'}")
+    if trained.shift >= FEWEST:
+        say(f"and on the shift? calmoe audit {spec.folder / PREDICTIONS[SHIFT]} --out audit-of-the-shift")
     say(f"use it: calmoe predict {spec.folder} NEW_DATA --out predictions.csv")
 
 
@@ -178,21 +182,25 @@ def predict_command(
 
     Example: calmoe predict credit-model new.csv --out predictions.csv
     """
+    from calmoe.auditing.target.density import FEWEST_ROWS
     from calmoe.experiments.trained import load
     from calmoe.formats import HELD_OUT
     from calmoe.new_rows import taught_rows
     from calmoe.own_data.predict import predict
+    from calmoe.own_data.worth import FEWEST
+    from calmoe.render.wording import many
 
     predicted = predict(load(model), data, out, label or "", tuple(group or ()))
     for note in predicted.notes:
         say(f"note: {note}")
     labelled = predicted.predictions.labels is not None
-    say(f"{len(predicted.predictions):,} predictions in {out}{'' if labelled else ', without labels'}")
-    if labelled and taught_rows(predicted.predictions).all():
+    rows, new = len(predicted.predictions), int((~taught_rows(predicted.predictions)).sum())
+    say(f"{many(rows, 'prediction')} in {out}{'' if labelled else ', without labels'}")
+    if not new:
         say("next: the same with other rows, as calmoe audit takes none of these")
-    elif labelled:
+    elif labelled and new >= FEWEST:
         say(f"next: calmoe audit {out}")
-    elif (model / HELD_OUT).is_file():
+    elif not labelled and new >= FEWEST_ROWS and (model / HELD_OUT).is_file():
         say(f"next: calmoe audit {model} --target {out} says what they may be worth")
 
 

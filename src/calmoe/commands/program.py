@@ -20,6 +20,7 @@ GOES_ON = (
 AFTER_STOPPING = {
     "run": GOES_ON,
     "sweep": GOES_ON,
+    "train": "stopped: nothing was written, the same command begins anew",
     "data": "stopped; the same command goes on where the download ended",
 }
 ORDER = (

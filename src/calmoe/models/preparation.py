@@ -121,6 +121,22 @@ class Preparation:
             return np.zeros((rows, 0), dtype=np.float32)
         return np.ascontiguousarray(np.concatenate(encoded, axis=1)[:, self.kept])
 
+    def unknown(self, table: Any) -> dict[str, int]:
+        """By categorical column: in how many rows it has a value that no row had when this was fitted.
+
+        Columns with so many values that some counted as "other" even then are left out.
+
+        >>> preparation = Preparation().fit({"town": ["Łódź", "Kraków", "Łódź", "Łódź"]})
+        >>> preparation.unknown({"town": ["Gdańsk", "Łódź", None]})
+        {'town': 1}
+        """
+        columns, counts = read_columns(table), {}
+        for column in self._used:
+            if column.kind == "category" and not column.others:
+                known = {*column.levels, None}
+                counts[column.name] = sum(value not in known for value in _as_fitted(column, columns))
+        return counts
+
     @property
     def features(self) -> list[str]:
         """The names of the prepared columns."""

@@ -1,6 +1,7 @@
 """What `calmoe train` understood of the data, in a few lines."""
 
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from calmoe.own_data.source import Source
 from calmoe.own_data.spec import TrainSpec
 from calmoe.render.wording import listed, many, shortened
 
+MANY_NUMBERS = 20  # classes that are numbers: from here on they look like a quantity
+DAY = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d{2})")
 NUMBER, DATE, CATEGORY = ("number", "numbers"), ("date", "dates"), ("category", "categories")
 
 
@@ -19,12 +22,18 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
     what = {"tables": "rows", "texts": "texts", "images": "images"}[source.kind]
     lines = [f"{source.name}: {len(source):,} {what}"]
     if source.kind == "tables":
-        lines[0] += f", {many(len(source.columns), 'column')} to learn from"
-        lines += column_lines(source)
+        idle = _idle(source)
+        lines[0] += f", {many(len(source.columns) - len(idle), 'column')} to learn from"
+        lines += column_lines(source, idle)
     elif source.unused:
         names = listed(shortened(source.unused))
         lines.append(f"not learned from: {names}; --group {source.unused[0]} scores by it")
     lines.append(class_line(data, spec.label))
+    if len(data.classes) >= MANY_NUMBERS and numbers_in(source.labels) is not None:
+        lines.append(
+            f"note: {spec.label} looks like a quantity, and each of its {len(data.classes)} numbers becomes "
+            "a class: ranges of it may be what you want"
+        )
     if data.rare is not None:
         lines.append(
             f"{data.classes[data.rare]} is rare: accuracy says little, look at log loss and average precision"
@@ -49,12 +58,14 @@ def class_line(data: Labelled, label: str) -> str:
     return f"label {label or 'folder'}: {classes}, {listed(shortened(shares))}"
 
 
-def column_lines(source: Source) -> list[str]:
+def column_lines(source: Source, idle: Mapping[str, str]) -> list[str]:
     """How many columns are numbers, dates and categories; where values are missing; what looks like a key."""
     kinds: dict[tuple[str, str], list[str]] = {NUMBER: [], DATE: [], CATEGORY: []}
     gaps: dict[str, int] = {}
-    keys, texts = [], []
+    keys, texts, days = [], [], []
     for name, values in source.columns.items():
+        if name in idle:
+            continue
         if values.dtype.kind == "f":
             kind, absent = NUMBER, np.isnan(values)
         elif values.dtype.kind == "M":
@@ -71,6 +82,8 @@ def column_lines(source: Source) -> list[str]:
             gaps[name] = int(absent.sum())
         if kind == CATEGORY and _is_text(values):
             texts.append(name)
+        elif kind == CATEGORY and _are_days(values):
+            days.append(name)
         elif kind != DATE and _is_key(values):
             keys.append(name)
     counts = [many(len(names), *words) for words, names in kinds.items() if names]
@@ -78,13 +91,16 @@ def column_lines(source: Source) -> list[str]:
     if gaps:
         most = sorted(gaps, key=lambda name: -gaps[name])
         lines.append("missing values: " + listed(shortened([f"{name} {gaps[name]:,}" for name in most])))
-    if idle := _idle(source):
+    if idle:
         lines.append(f"left out: {listed(shortened([f'{name} ({why})' for name, why in idle.items()]))}")
     lines += [
         f"note: {name} is another in every row: if it only numbers them, leave it out with --drop {name}"
         for name in keys
     ]
     lines += [f"note: {name} looks like texts: to learn from them give --text {name}" for name in texts]
+    lines += [
+        f"note: {name} looks like dates but is read as categories: write dates as 2020-12-31" for name in days
+    ]
     return lines
 
 
@@ -108,6 +124,12 @@ def _is_text(values: np.ndarray) -> bool:
     given = [value for value in values if value is not None]
     words = sum(len(str(value).split()) for value in given)
     return len(given) >= 50 and len({*given}) > len(given) / 2 and words >= 4 * len(given)
+
+
+def _are_days(values: np.ndarray) -> bool:
+    """Whether the values are dates in another order than year, month, day."""
+    given = {str(value) for value in values if value is not None}
+    return bool(given) and all(map(DAY.fullmatch, given))
 
 
 def _is_key(values: np.ndarray) -> bool:

@@ -11,6 +11,7 @@ from calmoe.files import check_new, legible
 from calmoe.formats import SAVED
 from calmoe.formats.writing import TAUGHT
 from calmoe.models.model import Model, class_name
+from calmoe.models.table_model import TableModel
 from calmoe.own_data.source import DOMAIN, Source, read_images, rows_of
 from calmoe.own_data.tables import read_table
 from calmoe.predictions import Predictions
@@ -55,6 +56,7 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     names = [legible(path.relative_to(data) if data.is_dir() else path.name) for path in source.files]
     files = {"file": np.array(names)} if names else {}
     marks = {TAUGHT: taught} if taught.any() else {}
+    notes += _unknown_values(model, source)
     predictions = model.predictions(source.inputs, labels, files | source.groups | marks)
     predictions = with_flattered_marked(predictions)
     predictions.save(out)
@@ -88,6 +90,19 @@ def _taught(model: Model, source: Source) -> np.ndarray:
     if model.taught is None:
         return np.zeros(len(source), dtype=bool)
     return model.taught.recognises(source.keys(model.card.columns))
+
+
+def _unknown_values(model: Model, source: Source) -> list[str]:
+    """Columns of which most values were not in the table that the model learned from."""
+    if not isinstance(model, TableModel):
+        return []
+    counts = model.estimator.preparation_.unknown({name: source.columns[name] for name in model.columns})
+    return [
+        f"column {name}: {count:,} of {len(source):,} values are unknown to the model: are they written as "
+        "in the table that it was trained on?"
+        for name, count in counts.items()
+        if 2 * count > len(source)
+    ]
 
 
 def _no_class(model: Model, source: Source) -> str:

@@ -45,12 +45,13 @@ LONGEST = 10_000  # characters of a category or a class
 
 
 class Trained(NamedTuple):
-    """The model, its tables, what to know of them, and how many rows were held out."""
+    """The model, its tables, what to know of them; the rows held out, and those of the shift."""
 
     model: Model
     grids: list[Grid]
     notes: list[str]
     held_out: int
+    shift: int
 
 
 class Fitted(NamedTuple):
@@ -147,7 +148,7 @@ def train(spec: TrainSpec, device: str, console: Console, tell: Callable[[str], 
             predictions.save(place / PREDICTIONS[part])
     grids = [*tables.parts, *([tables.groups] if tables.groups else [])]
     notes = [ECE_NOTE, *fitted.remarks, *tables.few, *worth]
-    return Trained(model, grids, notes, len(data.parts.held_out))
+    return Trained(model, grids, notes, len(data.parts.held_out), len(data.parts.shift))
 
 
 def _fit_table(data: Labelled, spec: TrainSpec, device: torch.device, console: Console) -> Fitted:

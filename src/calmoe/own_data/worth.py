@@ -11,6 +11,9 @@ from calmoe.own_data.parts import HELD_OUT, SHIFT
 from calmoe.own_data.scores import Row, row_losses
 from calmoe.render.wording import decimal, many, telling
 
+FEWEST = 30
+"""Rows; the interval of fewer is too rough for a verdict."""
+
 
 class Worth(NamedTuple):
     """By how much the model's log loss is lower than the best baseline's, with its interval.
@@ -43,17 +46,17 @@ class Worth(NamedTuple):
         worse than gradient boosting: log loss higher by 0.021 [0.010, 0.032]; use that instead
         """
         name = "the base rate" if self.baseline == BASE_RATE else self.baseline.lower()
-        if math.isinf(self.gain):  # a row that one of them calls impossible
+        if math.isinf(self.gain) and self.rows >= FEWEST:  # a row that one of them calls impossible
             return f"better than {name}" if self.gain > 0 else f"worse than {name}; use that instead"
         lower = self.gain >= 0
         ends = (self.low, self.high) if lower else (-self.high, -self.low)
-        surely = ends[0] > 0
+        surely = ends[0] > 0 and self.rows >= FEWEST
         decimals = telling(*ends) if surely else 3
         by = decimal(abs(self.gain), decimals)
         word, interval = "lower" if lower else "higher", ", ".join(decimal(end, decimals) for end in ends)
         if not surely:
             same = f"not distinguishable from {name} on {'these ' * (self.rows > 1)}{many(self.rows, 'row')}"
-            return same if math.isnan(self.low) else f"{same}: log loss {by} {word} [{interval}]"
+            return same if not math.isfinite(self.low) else f"{same}: log loss {by} {word} [{interval}]"
         rest = "" if lower else "; use that instead"
         return f"{'better' if lower else 'worse'} than {name}: log loss {word} by {by} [{interval}]{rest}"
 
