@@ -211,7 +211,8 @@ def attempt_spec(random: Random, seeds: bytes, folder: Path) -> None:
         path.write_bytes(damaged(seeds, random))
     else:
         given = tomllib.loads(seeds.decode()) | {"text": "", "domain": "", "expect_shift": "", "encoder": ""}
-        given["network"] = {"backbone": "", "epochs": 3, "size": 8, "batch": 8, "rho": 0.2, "views": 1}
+        given |= {"model": "network"}
+        given["network"] = {"backbone": "", "epochs": 3, "experts": 8, "batch": 8, "rho": 0.2, "average": 0}
         path.write_bytes(as_toml(damaged_value(given, random)))
     with unchanged(folder):
         spec = read_spec(path)

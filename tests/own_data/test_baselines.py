@@ -33,3 +33,10 @@ def test_a_shift_of_one_row_has_a_loss_without_interval(tmp_path, unrendered):
     assert shift["rows"] == 1
     assert {"log_loss", "ece_high"} <= shift.keys()
     assert not {"log_loss_low", "log_loss_high"} & shift.keys()
+
+
+def test_long_fits_of_a_table_say_how_far_they_are(tmp_path, unrendered, monkeypatch):
+    path = write_credit(tmp_path / "credit.csv", rows=90)
+    assert "experts on all rows" not in done("train", path, "--label", "default", "--out", "soon")
+    monkeypatch.setattr("calmoe.progress_bar.QUIET", 0.0)
+    assert "experts on all rows: 1 of 1" in done("train", path, "--label", "default", "--out", "late")

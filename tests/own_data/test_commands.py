@@ -100,7 +100,7 @@ def test_the_card_has_what_is_needed_to_judge_the_model(tmp_path, unrendered):
     assert f"{gain:.3f}" in card.worth
     for text in (told, page):
         assert card.worth[1:] in text.replace("\n", "")
-    ece = f"{held_out['ece']:.3f} (at most {held_out['ece_high']:.3f})"
+    ece = f"at most {held_out['ece_high']:.3f} (estimate {held_out['ece']:.3f})"
     assert ece in readme
     assert f"ECE {ece}" in page
     assert f"ECE {ece}" in repr(calmoe.load("credit-model"))

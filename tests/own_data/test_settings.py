@@ -164,5 +164,6 @@ def test_the_card_of_a_network_for_images_has_all_settings(tmp_path, unrendered)
     assert (used["backbone"], used["size"], used["views"], used["sharp_every"]) == ("mlp", 8, 2, 3)
     assert (used["rho"], used["average"], used["batch_norm"]) == (0.2, 0.0, "synchronised")
     assert "looks back too far" not in told
+    assert "epoch 1 of at most 3: validation log loss" in told  # at once, where there is no terminal
     page = (tmp_path / "m" / "report.html").read_text()
     assert "sharp_every" in page

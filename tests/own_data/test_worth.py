@@ -67,6 +67,14 @@ def test_better_worse_and_neither():
     assert str(Worth.of(half, [nothing])).startswith("better than the base rate: ")
 
 
+def test_an_interval_around_zero_names_its_sides():
+    lower, higher = (
+        str(Worth("Gradient boosting", 600, *ends)) for ends in ((3e-3, -9e-3, 15e-3), (-3e-3, -15e-3, 9e-3))
+    )
+    assert lower.endswith("log loss 0.003 lower (0.015 lower to 0.009 higher)")
+    assert higher.endswith("log loss 0.003 higher (0.009 lower to 0.015 higher)")
+
+
 def test_a_difference_near_zero_shows_on_which_side_it_lies():
     assert "0.00030 [0.00002, 0.00060]" in str(Worth("Gradient boosting", 10**6, 3e-4, 2e-5, 6e-4))
 
@@ -92,5 +100,6 @@ def test_every_row_of_the_table_has_an_ece_and_how_large_it_may_be():
     names = [name for heading in grid.headings for name in heading.names]
     for row in grid.rows:
         ece, most = (row[names.index(name)] for name in ("ece", "ece_high"))
+        assert names.index("ece_high") < names.index("ece")  # an estimate of nothing is no proof
         assert 0 <= ece.values[0] < most.values[0]
         assert [ece.text, most.text] == [f"{each.values[0]:.3f}" for each in (ece, most)]

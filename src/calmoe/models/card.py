@@ -117,7 +117,7 @@ class Card:
         for part, values in self.scores.items():
             rows = [f"{values['rows']:,.0f} rows"] if "rows" in values else []
             known = {name: title for name, title in TITLES.items() if name in values and name != "rows"}
-            figures = [f"{title} {values[name]:.3f}{_at_most(name, values)}" for name, title in known.items()]
+            figures = [f"{title} {_plain(name, values)}" for name, title in known.items()]
             described.append(f"{part}: {', '.join([*rows, *figures])}")
         return described
 
@@ -146,8 +146,9 @@ class Card:
             )
         if self.baselines:
             notes.append(
-                "The ECE is the one of `calmoe audit`: bins of equal width, freed from upward bias; at "
-                "most: the upper end of its interval."
+                "The ECE is the one of `calmoe audit`, in bins of equal width; at most: the upper end of "
+                "its interval. An estimate of 0.000, freed from upward bias, says that no error shows, not "
+                "that there is none."
             )
         return [
             f"| | rows from | {' | '.join(TITLES[name] for name in known)} |",
@@ -177,10 +178,13 @@ def _figure(name: str, values: dict[str, float]) -> str:
     if name == "rows":
         return f"{values[name]:,.0f}"
     low, high = (values.get(f"{name}_{end}") for end in ("low", "high"))
-    interval = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
-    return f"{values[name]:.3f}{_at_most(name, values) or interval}"
+    interval = name != "ece" and low is not None and high is not None
+    return _plain(name, values) + (f" [{low:.3f}, {high:.3f}]" if interval else "")
 
 
-def _at_most(name: str, values: dict[str, float]) -> str:
-    """An ECE that so few rows show as nothing may be that large."""
-    return f" (at most {values['ece_high']:.3f})" if name == "ece" and "ece_high" in values else ""
+def _plain(name: str, values: dict[str, float]) -> str:
+    """The score; of an ECE first what it is at most, as few rows show little of it."""
+    value = f"{values[name]:.3f}"
+    if name == "ece" and "ece_high" in values:
+        return f"at most {values['ece_high']:.3f} (estimate {value})"
+    return value

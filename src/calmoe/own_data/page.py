@@ -65,7 +65,7 @@ def _result(ours: Row, card: Card) -> str:
 
 def _figures(values: dict[str, float]) -> str:
     loss, right, ece, most = (decimal(values[key]) for key in ("log_loss", "accuracy", "ece", "ece_high"))
-    return f"log loss {loss}, accuracy {right}, ECE {ece} (at most {most})"
+    return f"log loss {loss}, accuracy {right}, ECE at most {most} (estimate {ece})"
 
 
 @rc_context(STYLE)

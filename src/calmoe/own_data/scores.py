@@ -21,14 +21,15 @@ from calmoe.render.wording import listed, many, shortened
 COLUMNS = {
     "accuracy": "accuracy",
     "log_loss": "log loss",
-    "ece": "ECE",
-    "ece_high": "at most",
+    "ece_high": "ECE at most",
+    "ece": "estimate",
     "brier": "Brier",
 }
 PRECISION = {"average_precision": "avg. precision"}  # where one of two classes is rare
 ECE_NOTE = (
-    f"ECE as calmoe audit has it: {BINS} bins of equal width, freed from its upward bias; at most: the upper "
-    f"end of its {100 * LEVEL:g} % interval"
+    f"ECE as calmoe audit has it, in {BINS} bins of equal width; at most: the upper end of its "
+    f"{100 * LEVEL:g} % interval. An estimate of 0.000, freed from upward bias, says that no error shows, "
+    "not that there is none"
 )
 FEWEST_OF_GROUP = 30
 MOST_GROUPS = 30

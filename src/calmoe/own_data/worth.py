@@ -41,24 +41,31 @@ class Worth(NamedTuple):
         >>> print(Worth("Logistic regression", 600, 0.021, 0.010, 0.032))
         better than logistic regression: log loss lower by 0.021 [0.010, 0.032]
         >>> print(Worth("Logistic regression", 600, 0.003, -0.009, 0.015))
-        not distinguishable from logistic regression on these 600 rows: log loss 0.003 lower [−0.009, 0.015]
+        not distinguishable from logistic regression on these 600 rows: log loss 0.003 lower (0.015 lower to
+        0.009 higher)
         >>> print(Worth("Gradient boosting", 600, -0.021, -0.032, -0.010))
         worse than gradient boosting: log loss higher by 0.021 [0.010, 0.032]; use that instead
         """
         name = "the base rate" if self.baseline == BASE_RATE else self.baseline.lower()
         if math.isinf(self.gain) and self.rows >= FEWEST:  # a row that one of them calls impossible
             return f"better than {name}" if self.gain > 0 else f"worse than {name}; use that instead"
-        lower = self.gain >= 0
-        ends = (self.low, self.high) if lower else (-self.high, -self.low)
-        surely = ends[0] > 0 and self.rows >= FEWEST
-        decimals = telling(*ends) if surely else 3
-        by = decimal(abs(self.gain), decimals)
-        word, interval = "lower" if lower else "higher", ", ".join(decimal(end, decimals) for end in ends)
-        if not surely:
+        if self.rows < FEWEST or not (self.low > 0 or self.high < 0):
             same = f"not distinguishable from {name} on {'these ' * (self.rows > 1)}{many(self.rows, 'row')}"
-            return same if not math.isfinite(self.low) else f"{same}: log loss {by} {word} [{interval}]"
-        rest = "" if lower else "; use that instead"
-        return f"{'better' if lower else 'worse'} than {name}: log loss {word} by {by} [{interval}]{rest}"
+            if not math.isfinite(self.low):
+                return same
+            return f"{same}: log loss {_side(self.gain)} ({_side(self.high)} to {_side(self.low)})"
+        lower = self.gain > 0
+        ends = (self.low, self.high) if lower else (-self.high, -self.low)
+        decimals = telling(*ends)
+        by, *interval = (decimal(each, decimals) for each in (abs(self.gain), *ends))
+        word, rest = ("lower", "") if lower else ("higher", "; use that instead")
+        verdict = f"{'better' if lower else 'worse'} than {name}"
+        return f"{verdict}: log loss {word} by {by} [{', '.join(interval)}]{rest}"
+
+
+def _side(gain: float) -> str:
+    """A difference in log loss, in words instead of a sign."""
+    return f"{decimal(abs(gain))} {'lower' if gain >= 0 else 'higher'}"
 
 
 def worth_sentences(ours: Row, baselines: Sequence[Row]) -> list[str]:
