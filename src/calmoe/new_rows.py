@@ -1,4 +1,4 @@
-"""The rows that did not teach the model: only they say how good it is."""
+"""The rows to judge a model by: they did not teach it, and none repeats another's case."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,6 +34,24 @@ def new_rows(predictions: Predictions) -> NewRows:
     groups = {name: column for name, column in kept.groups.items() if name != TAUGHT}
     left_out = f"{int(taught.sum()):,} of {len(taught):,} rows" if taught.any() else ""
     return NewRows(replace(kept, groups=groups) if TAUGHT in kept.groups else kept, numbers, left_out)
+
+
+def one_of_each(new: NewRows, column: str | None, seed: int = 0) -> NewRows:
+    """One row, at random, of each value of the column, which is left out; all rows where `column` is None.
+
+    >>> probs, groups = np.array([[0.9, 0.1], [0.3, 0.7]]), {"person": [7, 7], "site": ["a", "b"]}
+    >>> one = one_of_each(new_rows(Predictions.from_probs(probs, groups=groups)), "person")
+    >>> len(one.predictions), list(one.predictions.groups)
+    (1, ['site'])
+    """
+    if column is None:
+        return new
+    cases = new.predictions.group(column)
+    order = np.random.default_rng(seed).permutation(len(cases))
+    rows = np.sort(order[np.unique(cases[order], return_index=True)[1]])
+    kept = new.predictions.take(rows)
+    groups = {name: values for name, values in kept.groups.items() if name != column}
+    return NewRows(replace(kept, groups=groups), new.numbers[rows], new.left_out)
 
 
 def left_out_note(left_out: str) -> str:

@@ -41,6 +41,7 @@ HEADER = {
     "unlike",
     "out_of_order",
     "routed",
+    "repeats",
     "left_out",
 }
 

@@ -43,6 +43,7 @@ from calmoe.auditing.sections.reliability import Surface
 from calmoe.auditing.sections.repair import Repair
 from calmoe.auditing.sections.section import Material, Section
 from calmoe.auditing.sections.skill import Skill
+from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.steps import Progress, Steps, silent
 from calmoe.auditing.target.predict import Target
 from calmoe.auditing.verdict import Verdict, make_verdict
@@ -51,7 +52,7 @@ from calmoe.errors import InputError
 from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
 from calmoe.mixture import combine
-from calmoe.new_rows import NewRows, new_rows
+from calmoe.new_rows import NewRows, new_rows, one_of_each
 from calmoe.ownership import PAGE, put
 from calmoe.predictions import Predictions
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 IN_ORDER = 0.01  # a difference of probabilities that says nothing about their order
 FAINTEST = -20.0  # log-probabilities below it count as this
+FURTHER_ROWS = "further rows of a case"
 TAUGHT_ROWS = "rows that taught the model"
 """Under this name `AuditReport.left_out` says how many of how many rows the audit left out."""
 
@@ -95,6 +97,7 @@ class AuditReport:
             after a temperature or a repair it is above zero.
         out_of_order: Whether they go with it hardly better than with that of other rows.
         routed: Whether the routing differs between rows.
+        repeats: Whether rows repeat each other; then nothing is learned from them.
         surface: The reliability diagram.
         skill: Whether the model knows anything: accuracy, AUROC and log loss beside simple rivals.
         groups: Every group of the file.
@@ -129,6 +132,7 @@ class AuditReport:
     unlike: float
     out_of_order: bool
     routed: bool
+    repeats: Repeats | None
     surface: Surface
     skill: Skill
     groups: Groups
@@ -220,6 +224,7 @@ def audit(
     bins: int = BINS,
     level: float = LEVEL,
     seed: int = 0,
+    cluster: str | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
     """Audit a mixture's probabilities: is E[Y | f] = f, for whom is it not, what breaks it, what to do.
@@ -237,6 +242,7 @@ def audit(
         bins: The number of equal-width bins of confidence.
         level: The certainty of intervals.
         seed: Which rows teach and which are judged.
+        cluster: A column that names cases, of which several rows tell: one row of each is judged.
         progress: Hears progress(section, share): which section is at work, which share of all work is done.
 
     Returns:
@@ -253,12 +259,17 @@ def audit(
             f"audit needs Predictions, not {type(predictions).__name__}: Predictions.load(path) reads a "
             "file, Predictions.from_probs(probs, labels) takes arrays"
         )
-    new = new_rows(predictions)
+    new = one_of_each(new_rows(predictions), cluster, seed)
     target, labelled_target = (each and new_rows(each).predictions for each in (target, labelled_target))
     material = _checked(new.predictions, target, labelled_target, of, bins, level, seed)
     with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
         report = _audited(material, progress)
-    return _among_all(report, new) if new.left_out else report
+    if len(new.numbers) == len(predictions):
+        return report
+    if cluster is not None:
+        further = {FURTHER_ROWS: f"of each {cluster} one row is judged"}
+        report = replace(report, left_out=further | report.left_out)
+    return _among_all(report, new)
 
 
 def _among_all(report: AuditReport, new: NewRows) -> AuditReport:
@@ -266,7 +277,7 @@ def _among_all(report: AuditReport, new: NewRows) -> AuditReport:
     fragility = report.fragility
     return replace(
         report,
-        left_out={TAUGHT_ROWS: new.left_out, **report.left_out},
+        left_out={**({TAUGHT_ROWS: new.left_out} if new.left_out else {}), **report.left_out},
         fragility=None if fragility is None else replace(fragility, rows=new.numbers[fragility.rows]),
     )
 
@@ -322,6 +333,7 @@ def _audited(material: Material, progress: Progress) -> AuditReport:
         unlike=unlike,
         out_of_order=_out_of_order(material.predictions, unlike),
         routed=_routed(material.predictions),
+        repeats=material.repeats,
         class_names=material.predictions.class_names,
         expert_names=material.predictions.expert_names,
         left_out=left_out,

@@ -13,7 +13,7 @@ import numpy as np
 from rich.progress import Progress, TaskID, TaskProgressColumn, TimeElapsedColumn
 
 from calmoe import __version__
-from calmoe.auditing.audit_report import TAUGHT_ROWS, AuditReport, audit
+from calmoe.auditing.audit_report import FURTHER_ROWS, TAUGHT_ROWS, AuditReport, audit
 from calmoe.auditing.comparison import ModelComparison, compare, told_apart
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
@@ -24,7 +24,7 @@ from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
 from calmoe.files import json_bytes, legible
 from calmoe.formats import NOTE, Columns, name_of
-from calmoe.new_rows import check_new, left_out_note, marked_alike, new_rows
+from calmoe.new_rows import check_new, left_out_note, marked_alike, new_rows, one_of_each
 from calmoe.ownership import PAGE, owned, put
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
@@ -92,6 +92,7 @@ def compare_files(
     """
     if out is not None:
         owned(out, AUDIT)
+    cluster, seed = options.get("cluster"), options.get("seed", 0)
     names = told_apart([name_of(path).removesuffix(path.suffix) or "model" for path in paths])
     read: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
@@ -112,7 +113,7 @@ def compare_files(
             with about(path):
                 judged = judged_class(read[name], of, "--of")
             report = audit(read[name], of=judged, progress=_moving(bar, task), **options)
-            reports[name] = new_rows(read[name]).predictions, report
+            reports[name] = one_of_each(new_rows(read[name]), cluster, seed).predictions, report
     comparison = compare(reports, options.get("level", LEVEL), same_rows=same_rows)
     if out is not None:
         put(out, AUDIT, _comparison_files(comparison, dict(zip(names, paths, strict=True))))
@@ -130,8 +131,9 @@ def _read_as(predictions: Predictions) -> list[str]:
 
 
 def _left_out(report: AuditReport) -> list[str]:
-    """That rows which taught the model are left out, where some are."""
-    return [left_out_note(report.left_out[TAUGHT_ROWS])] if TAUGHT_ROWS in report.left_out else []
+    """That rows which taught the model, or repeat a case, are left out, where some are."""
+    taught = [left_out_note(report.left_out[TAUGHT_ROWS])] if TAUGHT_ROWS in report.left_out else []
+    return taught + ([report.left_out[FURTHER_ROWS]] if FURTHER_ROWS in report.left_out else [])
 
 
 def _flattered(predictions: Predictions) -> list[str]:

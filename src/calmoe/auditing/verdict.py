@@ -16,6 +16,7 @@ from calmoe.auditing.sections.groups import Group, Side, judged, side_of
 from calmoe.auditing.sections.skill import LITTLE, Skill, Worth
 from calmoe.auditing.statistics.demonstration import quoted
 from calmoe.auditing.statistics.estimates import Estimate, normal
+from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.metrics.checks import Of
 
@@ -26,11 +27,12 @@ Truth = Literal["may be true", "off", "not decided"]
 Hiding = Literal["hidden", "nothing found", "not decided", "not looked at"]
 Origin = Literal["routing", "prediction", "both", "not decided"]
 Steadiness = Literal["fragile", "steady", "not decided", "not looked at"]
-Kind = Literal["order", "repair", "collect", "train", "watch", "use"]
+Kind = Literal["order", "separate", "repair", "collect", "train", "watch", "use"]
 
 SLIGHT = 0.03  # an ECE that is surely below it is small, even where it is surely not zero
 ORIGINS: dict[str, Origin] = {"mixture's own vector": "prediction", "routing": "routing", "both": "both"}
 FILE = "FILE"  # stands in commands for the audited file
+SINGLE = "ONE_ROW_PER_CASE"
 LABELLED = "LABELLED_PREDICTIONS"  # and this for what the model says of the target's rows that have labels
 
 
@@ -112,6 +114,7 @@ class Verdict:
             below 0.01 counts as 0.01).
         shift: That KL.
         worst: The error that one of them brings.
+        repeats: Whether rows repeat each other: then nothing is decided but the worth.
         out_of_order: Whether experts and mixture do not belong to the same rows.
         not_looked_at: Why neither hidden errors nor fragility were looked for.
         elsewhere: Of the target, where one was given.
@@ -154,7 +157,8 @@ class Verdict:
     fragility: Steadiness
     shift: float
     worst: Estimate | None
-    not_looked_at: Literal["few rows", "one model"] | None
+    not_looked_at: Literal["repeats", "few rows", "one model"] | None
+    repeats: Repeats | None
     out_of_order: bool
     elsewhere: Elsewhere | None
     mended: Mended | None
@@ -176,8 +180,10 @@ def make_verdict(report: "AuditReport") -> Verdict:
     ('off', 'too high', 'not looked at')
     """
     aggregate, skill, names = report.aggregate, report.skill, report.class_names
-    truth = judge_truth(aggregate.ece, aggregate.balance, report.level)
-    off = groups_off(report.groups.groups)
+    judged_so = judge_truth(aggregate.ece, aggregate.balance, report.level)
+    # copies of rows make intervals too narrow
+    truth: Truth = judged_so if report.repeats is None else "not decided"
+    off = groups_off(report.groups.groups) if report.repeats is None else ()
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
     mended = read_repair(report)
@@ -213,6 +219,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         shift=shift,
         worst=worst,
         not_looked_at=_why_not(report) if hidden == "not looked at" else None,
+        repeats=report.repeats,
         out_of_order=report.out_of_order,
         elsewhere=read_target(report),
         mended=mended,
@@ -220,7 +227,9 @@ def make_verdict(report: "AuditReport") -> Verdict:
     )
 
 
-def _why_not(report: "AuditReport") -> Literal["few rows", "one model"]:
+def _why_not(report: "AuditReport") -> Literal["repeats", "few rows", "one model"]:
+    if report.repeats is not None:
+        return "repeats"
     return "few rows" if report.rows < FEWEST_TO_LEARN else "one model"
 
 
@@ -268,10 +277,14 @@ def _action(
     steadiness: Steadiness,
     mended: Mended | None,
 ) -> Action:
-    """The first that applies: order, a better model, a repair, more rows, a look at new data, or nothing."""
+    """The first that applies: order, one row a case, a better model, a repair, more rows, new data, use."""
     judged = "" if report.judged == "top" else f" --of {shlex.quote(str(report.judged))}"
     if report.out_of_order:
         return Action("order", f"calmoe audit {FILE}{judged}")
+    if report.repeats is not None:
+        column = report.repeats.column
+        case = f"{FILE}{judged} --cluster {shlex.quote(column)}" if column else f"{SINGLE}{judged}"
+        return Action("separate", f"calmoe audit {case}")
     if worth in ("little", "none"):
         return Action("train", "calmoe train DATA --label LABEL")
     if mended is not None:

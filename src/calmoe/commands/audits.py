@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calmoe.commands.options import FOLDER, Judged, Sample, predictions_at, reads_columns
+from calmoe.commands.options import FOLDER, Cluster, Judged, Sample, predictions_at, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
@@ -41,6 +41,7 @@ def audit_command(
     of: Judged = "top",
     *,
     columns: "Columns",
+    cluster: Cluster = None,
     bins: Annotated[int, typer.Option(min=1, help="Bins of confidence.")] = BINS,
     level: Annotated[float, typer.Option(help="Of the intervals, between 0 and 1.")] = LEVEL,
     seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
@@ -93,21 +94,22 @@ def audit_command(
     earlier = has_report(out)
     targeted = target is not None or labelled_target is not None
     if stream:
-        _check_streamed(len(files), as_one, targeted)
+        _check_streamed(len(files), as_one, targeted, cluster)
     elif as_one or sample is not None or ray is not None:
         raise InputError("--as-one, --sample and --ray go with --stream: give it as well")
     if len(files) > 1 and targeted:
         raise InputError("--target goes with one file: audit one model at a time")
     asked: dict[str, Any] = {"out": out, "of": of, "bins": bins, "level": level, "seed": seed}
-    if stream or (len(files) == 1 and not targeted and _too_large(files[0])):
+    if stream or (len(files) == 1 and not targeted and cluster is None and _too_large(files[0])):
         report, page, notes = _streamed(files, columns, sample, ray, **asked)
         lines = report.summary(str(files[0]) if len(files) == 1 else None).split("\n")
         more = on_one_class(report)
     elif len(files) > 1:
-        comparison, page, notes = compare_files(files, columns, **asked)
+        comparison, page, notes = compare_files(files, columns, cluster=cluster, **asked)
         lines, more = comparison_lines(comparison), ""
     else:
-        report, page, notes = audit_files((files[0], target, labelled_target), columns, **asked)
+        paths = (files[0], target, labelled_target)
+        report, page, notes = audit_files(paths, columns, cluster=cluster, **asked)
         model = str(given[0]) if given != files else None
         lines = report.summary(str(given[0]), model).split("\n")
         more = on_one_class(report)
@@ -169,12 +171,14 @@ def _streamed(
     return stream_files(files, columns, sample=MOST if sample is None else sample, over=over, **asked)
 
 
-def _check_streamed(files: int, as_one: bool, targeted: bool) -> None:
+def _check_streamed(files: int, as_one: bool, targeted: bool, cluster: str | None) -> None:
     if files > 1 and not as_one:
         raise InputError(
             "--stream takes one file; add --as-one where several are parts of one table, or audit models one "
             "by one"
         )
+    if cluster is not None:
+        raise InputError("--cluster goes with a file that fits into memory: leave out --stream")
     if targeted:
         raise InputError(
             "--target goes with a file that fits into memory: leave out --stream, and give some of its rows"

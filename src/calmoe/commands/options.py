@@ -74,6 +74,10 @@ Plugins = Annotated[
 Judged = Annotated[
     str, typer.Option("--of", help="top: the predicted class is right; or a class, by name or number.")
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Names cases, such as person_id: one row of each is judged."),
+]
 TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")
 ]

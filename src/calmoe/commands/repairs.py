@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calmoe.commands.options import FOLDER, Judged, predictions_at, reads_columns
+from calmoe.commands.options import FOLDER, Cluster, Judged, predictions_at, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.errors import InputError
 
@@ -31,6 +31,7 @@ def repair_command(
     of: Judged = "top",
     *,
     columns: "Columns",
+    cluster: Cluster = None,
     seed: Annotated[int, typer.Option(min=0, help="Says which rows teach and which are judged.")] = 0,
 ) -> None:
     """Choose what makes the probabilities truer, and write it as a calibrator; it may well be nothing.
@@ -60,6 +61,7 @@ def repair_command(
             kind=kind,
             of=of,
             seed=seed,
+            cluster=cluster,
             inside=lambda share: bar.update(task, completed=share),
         )
     for note in repaired.notes:

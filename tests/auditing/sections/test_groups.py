@@ -7,12 +7,16 @@ import pytest
 
 from calmoe.auditing import Configurations
 from calmoe.auditing.sections.groups import (
+    MADE_OF_IT,
     MOST_VALUES,
+    ONE_LABEL,
+    THE_LABEL,
+    after_answer,
     by_prediction,
     groups,
     known_before,
-    repeats_label,
     side_of,
+    tells_answer,
 )
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
@@ -117,8 +121,25 @@ def test_a_column_that_repeats_the_label_is_no_group():
     columns = {"answer": np.array(["a", "b", "c", "d", "e"])[labels], "side": np.arange(1000) % 2 == 0}
     known = known_before(replace(rows, groups=columns))
     assert [*known] == ["side"]
-    assert repeats_label(labels, labels)
-    assert not repeats_label(np.arange(1000), labels)  # rows' numbers: too few rows a value to tell
+    assert tells_answer(labels, labels, labels == 0) == THE_LABEL
+    assert tells_answer(np.arange(1000), labels, labels == 0) is None  # too few rows a value to tell
+
+
+def test_cases_are_not_called_the_label():
+    """400 persons with 20 rows each were called "the label itself"."""
+    random = np.random.default_rng(0)
+    label, person = random.integers(0, 2, 400), np.repeat(np.arange(400), 20)
+    assert tells_answer(person, label[person], random.random(8000) < 0.7) == ONE_LABEL
+    finer = np.where(label[person] == 1, "paid", np.where(person % 2, "late", "never"))
+    assert tells_answer(finer, label[person], random.random(8000) < 0.7) == THE_LABEL
+
+
+def test_a_column_that_says_whether_the_model_is_right_is_no_group():
+    rows = multiclass.calibrated(seed=1).sample(1000, seed=0)
+    right = (rows.output.predicted == rows.known_labels).numpy()
+    given = replace(rows, groups={"correct": right.astype(int), "side": np.arange(1000) % 2})
+    assert after_answer(given) == {"correct": MADE_OF_IT}
+    assert [*known_before(given)] == ["side"]
 
 
 def predicted_by_class(shift, n=4000, seed=0):

@@ -68,6 +68,8 @@ def tone_of(verdict: Verdict) -> tuple[str, str]:
     """good, warn or bad, and the same in two or three words: colour alone says nothing."""
     if verdict.out_of_order:
         return "bad", "Check the file"
+    if verdict.repeats is not None:
+        return "warn", "Rows repeat"
     if verdict.worth in ("little", "none"):
         return "bad", "Next to useless"
     if verdict.truth == "not decided":

@@ -8,6 +8,7 @@ from calmoe.auditing.presentation.glossary import glossary
 from calmoe.auditing.presentation.opening import opening
 from calmoe.auditing.presentation.shift_explorer import HOW, explorer_markup
 from calmoe.auditing.presentation.terms import Explainer
+from calmoe.auditing.presentation.words import repeated
 from calmoe.auditing.sections.section import PageSection, Section
 from calmoe.render.page import Fact, Html, Page, Picture, asset, footer
 
@@ -66,9 +67,13 @@ def _part(
         part,
         how=explain(str(part.how)),
         body=Html(f"<p>{explain(text)}</p>") if text else None,
-        notes=[*part.notes, *_sampled(report, section.name)],
+        notes=[*part.notes, *_repeated(report), *_sampled(report, section.name)],
         shut=section.folded,
     )
+
+
+def _repeated(report: "AuditReport") -> list[str]:
+    return [] if report.repeats is None else [f"{repeated(report.repeats)}: intervals are too narrow."]
 
 
 def _sampled(report: "AuditReport", section: str) -> list[str]:

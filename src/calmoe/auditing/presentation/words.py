@@ -8,13 +8,15 @@ import shlex
 from collections.abc import Mapping
 
 from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
-from calmoe.auditing.verdict import FILE, LABELLED, GroupOff, Verdict
+from calmoe.auditing.verdict import FILE, LABELLED, SINGLE, GroupOff, Verdict
 from calmoe.errors import shown
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
-DATA = {"NEW_PREDICTIONS": "NEW_DATA", LABELLED: "LABELLED_DATA", "MORE_ROWS": "MORE_DATA"}
+NOT_INDEPENDENT = "not decided: rows are not independent"
+DATA = {"NEW_PREDICTIONS": "NEW_DATA", LABELLED: "LABELLED_DATA", "MORE_ROWS": "MORE_DATA", SINGLE: "CASES"}
 """Predictions that commands ask for, and what a model makes them from."""
 
 
@@ -69,6 +71,18 @@ def grown(kl: float) -> float:
     return low
 
 
+def repeated(repeats: Repeats) -> str:
+    """That rows repeat each other, in one sentence.
+
+    >>> repeated(Repeats("person"))
+    'Many rows repeat the same person, with the same label'
+    """
+    if repeats.column is not None:
+        column = shown(repeats.column, 60).strip("'")
+        return f"Many rows repeat the same {column}, with the same label"
+    return "Many rows are copies of each other, or repeat the same case"
+
+
 def headline(verdict: Verdict) -> str:
     """The whole verdict in one sentence."""
     if verdict.out_of_order:
@@ -76,6 +90,8 @@ def headline(verdict: Verdict) -> str:
             "Check the file first: its probabilities are far from those of its experts and weights. Rows, "
             "experts or classes are out of order."
         )
+    if verdict.repeats is not None:
+        return f"{repeated(verdict.repeats)}: whether the probabilities are true is not decided."
     if verdict.worth in ("little", "none"):
         quality = {
             "may be true": "The probabilities may well be true",
@@ -170,6 +186,8 @@ def groups_line(verdict: Verdict) -> str | None:
     """For whom the probabilities are not true; None where the file names no groups."""
     if not verdict.grouped:
         return None
+    if verdict.repeats is not None:
+        return f"{NOT_INDEPENDENT}."
     few = verdict.groups_unknown
     known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
     if verdict.groups_worse:
@@ -213,6 +231,8 @@ def _names(groups: tuple[GroupOff, ...], verdict: Verdict) -> str:
 
 def hidden_line(verdict: Verdict) -> str | None:
     """What an average cannot see; None where nothing was looked at."""
+    if verdict.repeats is not None:
+        return f"{NOT_INDEPENDENT}."
     if verdict.hidden == "not looked at":
         return None
     if verdict.hidden == "nothing found":
@@ -243,6 +263,8 @@ def threat_line(verdict: Verdict) -> str:
 
 
 def _shift_line(verdict: Verdict) -> str:
+    if verdict.repeats is not None:
+        return f"{NOT_INDEPENDENT}."
     if verdict.worst is None:
         few = f"{many(verdict.rows, 'row')} {'is' if verdict.rows == 1 else 'are'} too few"
         return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
@@ -285,6 +307,8 @@ def action_line(verdict: Verdict) -> str:
     if verdict.out_of_order:
         return "Put the file's rows, experts and classes in order, then audit again."
     kind, mended = verdict.action.kind, verdict.mended
+    if kind == "separate":
+        return "Keep one row of each case and audit again: the audit and a repair take rows for independent."
     if kind == "repair" and mended is not None:
         # without its name: where two repairs gain as much, another seed of the audit chooses the other
         now, then = max(mended.before.value, abs(verdict.balance.value)), mended.after

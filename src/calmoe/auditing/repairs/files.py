@@ -1,5 +1,6 @@
 """Repairs of predictions in files: choose a calibrator for one file, apply it to another."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +9,19 @@ from typing import NamedTuple
 from threadpoolctl import threadpool_limits
 
 from calmoe.arrays import check_word
+from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.event import judged_class
+from calmoe.auditing.presentation.words import repeated
 from calmoe.auditing.repairs.candidates import NAMES, NOTHING
 from calmoe.auditing.repairs.repair import Repair, repair
 from calmoe.auditing.sections.repair import sentences
+from calmoe.auditing.statistics.repeats import Repeats, find_repeats
 from calmoe.calibration import Calibrator
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY, with_flattered_marked
 from calmoe.errors import InputError, about
 from calmoe.files import check_new, file_digest, legible
 from calmoe.formats import NOTE, SAVED, Columns, name_of
-from calmoe.new_rows import left_out_note, new_rows
+from calmoe.new_rows import left_out_note, new_rows, one_of_each
 from calmoe.reading import read_with
 
 AUTO = "auto"
@@ -40,18 +44,23 @@ def repair_file(
     kind: str = AUTO,
     of: str = "top",
     seed: int = 0,
+    cluster: str | None = None,
     inside: Callable[[float], None] = lambda share: None,
 ) -> Repaired:
     """Choose a repair for the predictions in `path`, or take this kind of it, and write it to `out`.
 
-    of: the event whose ECE may not rise, as `judged_class` has it.
+    of: the event whose ECE may not rise, as `judged_class` has it. cluster: a column that names cases; one
+    row of each teaches and is judged. Where rows repeat each other, nothing is chosen: only a kind is taken.
     """
     check_word("--kind", kind, (AUTO, *NAMES))
     check_new(out, (".json",), "a calibrator")
     predictions = read_with(path, columns)
     with about(legible(path)):
         predictions.known_labels  # noqa: B018 - refused where there are none
-        predictions, _, left_out = new_rows(predictions)
+        predictions, _, left_out = one_of_each(new_rows(predictions), cluster, seed)
+        repeats = find_repeats(predictions, Configurations.of(predictions))
+        if repeats is not None and kind == AUTO:
+            raise InputError(f"{repeated(repeats)}, so no repair can be judged: {_remedy(repeats)}")
         judged = judged_class(predictions, of, "--of")
         with threadpool_limits(1):
             outcome = repair(predictions, of=judged, seed=seed, inside=inside)
@@ -63,7 +72,15 @@ def repair_file(
     calibrator.save(out)
     said = sentences(outcome) if kind == AUTO else outcome.effect(kind)
     read_as = [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
-    return Repaired(outcome, calibrator, said, [*read_as, *([left_out_note(left_out)] if left_out else [])])
+    notes = [*read_as, *([left_out_note(left_out)] if left_out else [])]
+    if repeats is not None:
+        notes.append(f"{repeated(repeats)}: the repair may do harm elsewhere; {_remedy(repeats)}")
+    return Repaired(outcome, calibrator, said, notes)
+
+
+def _remedy(repeats: Repeats) -> str:
+    option = "" if repeats.column is None else f", with --cluster {shlex.quote(repeats.column)}"
+    return f"keep one row of each case{option}"
 
 
 def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Path) -> list[str]:

@@ -25,6 +25,7 @@ from calmoe.auditing.statistics.estimates import (
     spread,
     within,
 )
+from calmoe.auditing.statistics.repeats import MOST_VALUES
 from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics.groups import column_groups
 from calmoe.predictions import Predictions
@@ -35,9 +36,11 @@ from calmoe.render.wording import listed, many, shortened
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
-MOST_VALUES = 100  # of a column of words: with more it names rows, not groups
 MOST_GROUPS = 300  # judged one by one
 THE_LABEL = "it is the label itself: given the answer no probability is true"
+MADE_OF_IT = "it is made from the answer: it says whether the model is right"
+ONE_LABEL = "each value has one label: repeated rows of the same case, or made from the answer?"
+ANSWERS = (THE_LABEL, MADE_OF_IT, ONE_LABEL)
 UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
 State = Literal["off", "may be true", "too few rows"]
 Side = Literal["too high", "too low", "both ways", "not decided"]
@@ -122,23 +125,41 @@ def _names_rows(values: np.ndarray) -> bool:
     return values.dtype.kind in "US" and len(values) >= 20 and len(np.unique(values)) > len(values) / 2
 
 
-def repeats_label(values: np.ndarray, labels: np.ndarray) -> bool:
-    """Whether every value holds rows of one label only, ten rows a value or more: no group, but the answer.
+def tells_answer(values: np.ndarray, labels: np.ndarray, hits: np.ndarray) -> str | None:
+    """Why a column is no group, but the answer: every value has rows of one label only, or right or wrong
+    ones only; ten rows a value or more.
 
     >>> labels = np.repeat([0, 1], 10)
-    >>> repeats_label(np.where(labels, "cat", "dog"), labels), repeats_label(np.arange(20) % 2, labels)
-    (True, False)
+    >>> tells_answer(np.where(labels, "cat", "dog"), labels, labels == 0) == THE_LABEL
+    True
+    >>> tells_answer(np.arange(20) % 2, labels, labels == 0)
     """
     names, which = np.unique(values, return_inverse=True)
     if not 2 <= len(names) <= len(values) / 10:
-        return False
-    return np.unique(np.stack([which, labels]), axis=1).shape[1] == len(names)
+        return None
+    if _decides(which, labels):
+        return THE_LABEL if len(names) <= 2 * len(np.unique(labels)) else ONE_LABEL
+    return MADE_OF_IT if _decides(which, hits) else None
+
+
+def _decides(which: np.ndarray, answers: np.ndarray) -> bool:
+    """Whether a value goes with one answer only, where there are several."""
+    several = len(np.unique(answers)) > 1
+    return several and np.unique(np.stack([which, answers]), axis=1).shape[1] == which.max() + 1
+
+
+def after_answer(predictions: Predictions) -> dict[str, str]:
+    """The columns that are known only with the answer, and why: given it, no probability is true."""
+    labels = predictions.known_labels.numpy()
+    hits = predictions.output.predicted.numpy() == labels
+    reasons = {name: tells_answer(own, labels, hits) for name, own in predictions.groups.items()}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def known_before(predictions: Predictions) -> dict[str, np.ndarray]:
-    """The columns that tell rows apart before the answer is known: given it, no probability is true."""
-    labels = predictions.known_labels.numpy()
-    return {name: own for name, own in predictions.groups.items() if not repeats_label(own, labels)}
+    """The columns that tell rows apart before the answer is known."""
+    after = after_answer(predictions)
+    return {name: own for name, own in predictions.groups.items() if name not in after}
 
 
 def groups(
@@ -274,9 +295,9 @@ def _said(group: Group) -> str:
 
 
 def _compute(material: Material, inside: Inside) -> Findings:
-    columns = known_before(material.predictions)
+    answers = after_answer(material.predictions)
+    columns = {name: own for name, own in material.predictions.groups.items() if name not in answers}
     judged = groups(material.configurations, columns, bins=material.bins, level=material.level)
-    answers = dict.fromkeys(material.predictions.groups.keys() - columns.keys(), THE_LABEL)
     kinds: tuple[Group, ...] = ()
     if material.of == "top":
         rows = (material.configurations, material.predictions)

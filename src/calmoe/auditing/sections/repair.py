@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from calmoe.auditing.presentation.numbers import headings
 from calmoe.auditing.repairs.repair import TITLES, Candidate, Compared, Repair, TooFewRows, repair
-from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section, if_found
+from calmoe.auditing.sections.section import (
+    DEPENDENT,
+    Findings,
+    Inside,
+    Material,
+    PageSection,
+    Section,
+    if_found,
+)
 from calmoe.files import json_bytes
 from calmoe.render.grid import Entry, Grid, interval, label, number, signed
 from calmoe.render.page import Picture, Point
@@ -52,6 +60,8 @@ def candidates_table(repair: Repair) -> Grid:
 
 
 def _compute(material: Material, inside: Inside) -> Findings:
+    if material.repeats is not None:
+        return Findings({"repair": None}, {"repair": DEPENDENT})
     options = material.options | {"seed": 0}  # the same folds for every seed: no seed changes the advice
     try:
         return Findings({"repair": repair(material.predictions, inside=inside, **options)})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.figures import Figure
+from calmoe.auditing.statistics.repeats import Repeats, find_repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, Lessons
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
@@ -20,6 +21,7 @@ from calmoe.render.page import Section as PageSection
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
+DEPENDENT = "rows repeat each other, so that no row is new to what others taught"
 T = TypeVar("T")
 Inside = Callable[[float], None]
 """Hears which share of a section's work is done."""
@@ -46,6 +48,11 @@ class Material:
         """m(S) − f, learned block by block, once a split."""
         return Lessons(self.configurations, self.seed)
 
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """Whether rows repeat each other."""
+        return find_repeats(self.predictions, self.configurations)
+
     def measured(self, measure: Callable[..., T], inside: Inside) -> T:
         """What `measure` says of the configurations and what was learned from them."""
         return measure(
@@ -61,6 +68,8 @@ class Material:
     def why_not_learned(self) -> str | None:
         """Why the audit does not learn from configurations; None where it does."""
         rows = len(self.configurations)
+        if self.repeats is not None:
+            return DEPENDENT
         if self.configurations.confidence_is_all:
             return (
                 "there are one expert and two classes: the probability that is judged is the whole "

@@ -13,7 +13,7 @@ from calmoe.auditing.audit_report import SECTIONS, AuditReport
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.sampled import Sampled
 from calmoe.auditing.sections.calibration import FEWEST_EFFECTIVE, Aggregate, Expert
-from calmoe.auditing.sections.groups import MOST_GROUPS, THE_LABEL, Group, Groups, judged
+from calmoe.auditing.sections.groups import ANSWERS, MOST_GROUPS, Group, Groups, judged
 from calmoe.auditing.sections.reliability import Diagram, Surface
 from calmoe.auditing.sections.skill import Skill, missed
 from calmoe.auditing.statistics.estimates import NONE, RARE, Estimate, normal, proportion, within
@@ -192,8 +192,8 @@ def _ece_under(sums: WeightedGaps, heaviest: np.ndarray, level: float) -> Estima
 
 
 def _groups(sums: Sums, level: float, sampled: Groups) -> Groups:
-    """Every group, as `sections.groups` orders and names them; the sample tells which repeat the label."""
-    answers = {column: why for column, why in sampled.unlisted.items() if why == THE_LABEL}
+    """Every group, as `sections.groups` orders and names them; the sample tells which go with the answer."""
+    answers = {column: why for column, why in sampled.unlisted.items() if why in ANSWERS}
     tallies = {
         (column, name): tally
         for column, own in sums.groups.items()

@@ -1,0 +1,185 @@
+"""Rows that repeat each other are found; rows that are only equally probable are not called so.
+
+Equal probabilities are common without copies: small trees, rounding, no features at all.
+"""
+
+import numpy as np
+import pytest
+
+from calmoe.auditing import audit
+from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.statistics.repeats import Repeats, find_repeats
+from calmoe.predictions import Predictions
+from calmoe.worlds import calibrated
+from command_line import calmoe, refused
+from sizes import at_size, most
+
+
+def binary(p, y, **columns):
+    return Predictions.from_probs(np.stack([1 - p, p], axis=1), np.asarray(y, int), groups=columns or None)
+
+
+def expit(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def drawn(random, p, said=None, **columns):
+    return binary(p if said is None else said, random.random(len(p)) < p, **columns)
+
+
+def smooth(random, n):
+    p = expit(random.normal(0, 1.3, n))
+    return drawn(random, p, year=random.integers(2000, 2003, n), age=random.integers(18, 90, n))
+
+
+def rounded(random, n):
+    p = expit(random.normal(0, 1.3, n))
+    return drawn(random, p, p.round(2), site=random.choice(list("abc"), n))
+
+
+def rare(random, n):
+    p = expit(random.normal(-6, 1.2, n))
+    return drawn(random, p, p.round(3))
+
+
+def wrong_tree(random, n):
+    """30 leaves that say something else than is true there, mostly yes or no."""
+    leaf, true = random.integers(0, 30, n), random.beta(0.3, 0.3, 30)
+    return drawn(random, true[leaf], random.beta(1, 1, 30)[leaf])
+
+
+def overfitted_tree(random, n):
+    """A leaf for three rows, which says what happened to eight others."""
+    leaf, true = random.integers(0, n // 3, n), expit(random.normal(0, 1.5, n // 3))
+    return drawn(random, true[leaf], ((random.binomial(8, true) + random.random(n // 3)) / 9)[leaf])
+
+
+def featureless(random, n):
+    return drawn(random, np.full(n, 0.3), site=random.choice(list("abc"), n))
+
+
+def neighbours(random, n):
+    p = expit(random.normal(0, 1.5, n))
+    return drawn(random, p, random.binomial(5, p) / 5)
+
+
+def forest(random, n):
+    p = random.dirichlet([0.3] * 3, n)
+    votes = np.stack([random.multinomial(50, row) for row in p]) / 50
+    return Predictions.from_probs(votes, (p.cumsum(axis=1) > random.random((n, 1))).argmax(axis=1))
+
+
+def stores(random, n):
+    """500 shops in which the model is off by 15 points, up or down."""
+    store, p = random.integers(0, 500, n), expit(random.normal(0, 1, n))
+    return drawn(random, np.clip(p + random.choice([-0.15, 0.15], 500)[store], 0, 1), p, store=store)
+
+
+def finer_label(random, n):
+    """A column with fifty values for each label."""
+    p = expit(random.normal(0, 1.5, n))
+    y = random.random(n) < p
+    return binary(p, y, code=y * 50 + random.integers(0, 50, n))
+
+
+INDEPENDENT = (
+    smooth,
+    rounded,
+    rare,
+    wrong_tree,
+    overfitted_tree,
+    featureless,
+    neighbours,
+    forest,
+    stores,
+    finer_label,
+)
+
+
+@pytest.mark.parametrize("world", INDEPENDENT, ids=lambda world: world.__name__)
+def test_rows_that_are_only_equally_probable_are_no_copies(world):
+    """In fewer than one file of a hundred; we saw none in 4,000."""
+    times = at_size(20, 400)
+    files = (world(np.random.default_rng([seed, 7]), (300, 1000, 4000)[seed % 3]) for seed in range(times))
+    assert sum(find_repeats(each, Configurations.of(each)) is not None for each in files) <= most(times, 0.01)
+
+
+def copies(random, n, times=4, decimals=9):
+    p = expit(random.normal(0, 1.3, n // times)).round(decimals)
+    return binary(*(np.repeat(each, times) for each in (p, random.random(len(p)) < p)))
+
+
+def persons(random, n, visits=10):
+    """Persons with one label, and visits that hardly change the probability."""
+    score = random.normal(0, 1, n // visits)
+    label = np.repeat(random.random(len(score)) < expit(score), visits)
+    p = expit(np.repeat(score, visits) + random.normal(0, 0.2, len(label)))
+    return binary(p, label, person=np.repeat(np.arange(len(score)), visits))
+
+
+def drawn_twice(random, n):
+    rows = smooth(random, n)
+    return rows.take(random.integers(0, n, n))
+
+
+@pytest.mark.parametrize(
+    ("world", "column"),
+    [
+        (copies, None),
+        (lambda random, n: copies(random, n, times=2, decimals=2), None),
+        (drawn_twice, None),
+        (persons, "person"),
+    ],
+    ids=["copies", "a rounded file twice", "drawn with replacement", "persons"],
+)
+def test_copies_and_repeated_cases_are_found(world, column):
+    for seed in range(at_size(3, 30)):
+        for rows in (1000, 4000):
+            given = world(np.random.default_rng(seed), rows)
+            assert find_repeats(given, Configurations.of(given)) == Repeats(column), (seed, rows)
+
+
+def test_an_audit_of_copies_decides_nothing_and_advises_no_repair(tmp_path):
+    """Copies of calibrated rows were called hidden and off, and a harmful repair was recommended."""
+    given = copies(np.random.default_rng(1), 4000)
+    verdict = (report := audit(given)).verdict
+    assert (verdict.truth, verdict.hidden, verdict.fragility) == (
+        "not decided",
+        "not looked at",
+        "not looked at",
+    )
+    assert verdict.action.kind == "separate"
+    assert report.repair is None
+    first = report.summary().splitlines()[0]
+    assert first.startswith("Verdict: Many rows are copies of each other, or repeat the same case: ")
+    assert report.summary().count("not decided: rows are not independent.") == 2
+    given.save(tmp_path / "copies.csv")
+    out = tmp_path / "calibrator.json"
+    assert "Many rows are copies of each other" in refused("repair", tmp_path / "copies.csv", "--out", out)
+    forced = calmoe("repair", tmp_path / "copies.csv", "--kind", "temperature", "--out", out)
+    assert (forced.exit_code, out.exists()) == (0, True)
+    assert "the repair may do harm elsewhere" in forced.output.replace("\n", " ")
+
+
+def test_one_row_of_each_case_is_audited_and_repaired(tmp_path, monkeypatch, unrendered):
+    monkeypatch.chdir(tmp_path)
+    persons(np.random.default_rng(0), 4000).save(tmp_path / "visits.csv")
+    told = calmoe("audit", "visits.csv").output
+    assert "Many rows repeat the same person, with the same label" in told
+    assert "  calmoe audit visits.csv --cluster person\n" in told
+    once = calmoe("audit", "visits.csv", "--cluster", "person", "--out", "page")
+    assert "of each person one row is judged" in once.output
+    assert "400 rows, 2 classes" in (tmp_path / "page" / "report.html").read_text()
+    assert "--cluster person" in refused("repair", "visits.csv", "--out", "calibrator.json")
+    assert calmoe("repair", "visits.csv", "--cluster", "person", "--out", "c.json").exit_code == 0
+    assert "leave out --stream" in refused("audit", "visits.csv", "--cluster", "person", "--stream")
+
+
+def test_the_judged_rows_are_counted_in_the_file():
+    given = calibrated(seed=0).sample(900, seed=0)
+    cases = np.random.default_rng(0).permutation(np.repeat(np.arange(300), 3))
+    given = Predictions(output=given.output, labels=given.labels, groups={"case": cases})
+    report = audit(given, cluster="case")
+    assert report.rows == 300
+    assert len(np.unique(cases[report.fragility.rows])) == len(report.fragility.rows)
+    assert not report.groups.groups
