@@ -1,6 +1,8 @@
 """What `calmoe audit` says beside the verdict: the next command, the class, the target's labels, the page."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -108,3 +110,35 @@ def test_experts_go_by_their_names(tmp_path):
             expected = expected.replace(f"expert {k}", name)
         assert other.text == expected
         assert one.gap == other.gap
+
+
+def overconfident(n=600):
+    random = np.random.default_rng(0)
+    logits = random.normal(0, 1.5, n)
+    return 2 * logits, (random.random(n) < 1 / (1 + np.exp(-logits))).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("file.csv", "--label 'what happened' --probs score"),
+        ("file.npz", "--logits --of 1"),
+        ("file.csv", "--label 'what happened' --probs score --cluster case --of 1"),
+    ],
+)
+def test_commands_that_are_recommended_run(tmp_path, name, options):
+    """They left out what the reader of the file needs."""
+    logits, labels = overconfident()
+    if name.endswith("npz"):
+        np.savez(name, logits=np.stack([0 * logits, logits], axis=1), labels=labels)
+    else:
+        rows = zip(labels, 1 / (1 + np.exp(-logits)), range(len(labels)), strict=True)
+        lines = [f"{label},{p},case {i}" for i, (label, p, _) in enumerate(rows)]
+        (tmp_path / name).write_text("\n".join(["what happened,score,case", *lines]))
+    told = done("audit", name, *shlex.split(options), "--out", "page")
+    command = shlex.split(told.split("\n  calmoe ")[1].splitlines()[0])
+    assert command[0] == "repair"
+    applied = shlex.split(done(*command).split("next: calmoe ")[1].split(";")[0])
+    done(*[{"NEW_FILE_OR_MODEL": name, "REPAIRED": "repaired.csv"}.get(word, word) for word in applied])
+    page = re.sub("<[^>]*>", "", (tmp_path / "page" / "report.html").read_text())
+    assert f"calmoe {shlex.join(command)}" in page.replace("&#39;", "'")

@@ -3,7 +3,7 @@
 A new section is a file in `sections/`, a line in `SECTIONS`, and the field of `AuditReport` that it fills.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,12 +169,13 @@ class AuditReport:
         """
         return {"verdict": plain(self.verdict), **plain(self)}
 
-    def summary(self, file: str | None = None, model: str | None = None) -> str:
+    def summary(self, file: str | None = None, model: str | None = None, options: Sequence[str] = ()) -> str:
         """The verdict in plain words, twelve lines at most, with the recommended command.
 
         file: the name of the audited file. model: the folder of the model behind it, where that is known.
+        options: the words that say how to read the file, such as "--label", "y".
         """
-        return summary(self.verdict, file, model)
+        return summary(self.verdict, file, model, options)
 
     def figures(self) -> "dict[str, Drawn]":
         """The figures by name; each says in words what it shows."""

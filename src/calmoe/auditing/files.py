@@ -18,6 +18,7 @@ from calmoe.auditing.comparison import ModelComparison, compare, told_apart
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.comparison_page import comparison_page
+from calmoe.auditing.presentation.words import with_options
 from calmoe.auditing.target.checks import UnfitTarget
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.defaults import LEVEL
@@ -71,14 +72,15 @@ def audit_files(
         notes = {
             role: (path, each.metadata[NOTE]) for (role, path), each in read if each and NOTE in each.metadata
         }
-        facts = origin(files) | {f"{role} read as": note for role, (_, note) in notes.items()}
+        facts = origin(files) | asked_words(columns, options.get("cluster"))
+        facts |= {f"{role} read as": note for role, (_, note) in notes.items()}
         flattered = _flattered(predictions)
         if flattered:
             facts["take care"] = FLATTERY
         page = None if out is None else report.save(out, facts)
         lines = [f"{path}: {note}" for path, note in notes.values()]
         if target is not None and target.labels is not None:
-            command = f"calmoe audit {shlex.quote(str(paths[1]))}"
+            command = with_options(f"calmoe audit {shlex.quote(str(paths[1]))}", columns.words)
             lines.append(f"{paths[1]}: it has labels, so {command} judges it directly")
         return report, page, [*lines, *(f"{paths[0]}: {each}" for each in (*_left_out(report), *flattered))]
 
@@ -116,7 +118,8 @@ def compare_files(
             reports[name] = one_of_each(new_rows(read[name]), cluster, seed).predictions, report
     comparison = compare(reports, options.get("level", LEVEL), same_rows=same_rows)
     if out is not None:
-        put(out, AUDIT, _comparison_files(comparison, dict(zip(names, paths, strict=True))))
+        words = asked_words(columns, cluster)
+        put(out, AUDIT, _comparison_files(comparison, dict(zip(names, paths, strict=True)), words))
     notes = [
         f"{path}: {note}"
         for name, path in zip(names, paths, strict=True)
@@ -145,14 +148,16 @@ def _moving(bar: Progress, task: TaskID) -> Callable[[str, float], None]:
     return lambda section, done: bar.update(task, completed=done)
 
 
-def _comparison_files(comparison: ModelComparison, paths: Mapping[str, Path]) -> dict[str, bytes]:
+def _comparison_files(
+    comparison: ModelComparison, paths: Mapping[str, Path], words: dict[str, str]
+) -> dict[str, bytes]:
     folders = {name: f"model-{i}" for i, name in enumerate(paths, 1)}
     files: dict[str, bytes] = {}
     for model in comparison.models:
-        facts = origin({"file": paths[model.name]})
+        facts = origin({"file": paths[model.name]}) | words
         own = model.report.files(facts)
         files |= {f"{folders[model.name]}/{name}": data for name, data in own.items()}
-    facts = origin(paths)
+    facts = origin(paths) | words
     for model in comparison.models:
         facts |= {f"left out of {model.name}": note for note in _left_out(model.report)}
     pages = {name: f"{folder}/{PAGE}" for name, folder in folders.items()}
@@ -174,6 +179,12 @@ def _elsewhere(path: Path | None, columns: Columns, source: Predictions) -> Pred
             "predictions of the same mixture"
         )
     return predictions
+
+
+def asked_words(columns: Columns, cluster: str | None = None) -> dict[str, str]:
+    """The options that say how to read the file and which rows count: every later command needs them too."""
+    words = columns.words if cluster is None else [*columns.words, "--cluster", cluster]
+    return {"options": shlex.join(words)} if words else {}
 
 
 def origin(files: Mapping[str, Path | None]) -> dict[str, str]:

@@ -102,7 +102,7 @@ def audit_command(
     asked: dict[str, Any] = {"out": out, "of": of, "bins": bins, "level": level, "seed": seed}
     if stream or (len(files) == 1 and not targeted and cluster is None and _too_large(files[0])):
         report, page, notes = _streamed(files, columns, sample, ray, **asked)
-        lines = report.summary(str(files[0]) if len(files) == 1 else None).split("\n")
+        lines = report.summary(str(files[0]) if len(files) == 1 else None, None, columns.words).split("\n")
         more = on_one_class(report)
     elif len(files) > 1:
         comparison, page, notes = compare_files(files, columns, cluster=cluster, **asked)
@@ -111,7 +111,8 @@ def audit_command(
         paths = (files[0], target, labelled_target)
         report, page, notes = audit_files(paths, columns, cluster=cluster, **asked)
         model = str(given[0]) if given != files else None
-        lines = report.summary(str(given[0]), model).split("\n")
+        words = [*columns.words, *([] if cluster is None else ["--cluster", cluster])]
+        lines = report.summary(str(given[0]), model, words).split("\n")
         more = on_one_class(report)
     show_audit(notes, lines, page, more, earlier)
 

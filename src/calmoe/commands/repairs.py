@@ -1,5 +1,6 @@
 """The commands `calmoe repair` and `calmoe apply`: choose a calibrator, and use it."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,6 +47,7 @@ def repair_command(
     """
     from rich.progress import TaskProgressColumn, TimeElapsedColumn
 
+    from calmoe.auditing.presentation.words import with_options
     from calmoe.auditing.repairs.files import repair_file
     from calmoe.auditing.sections.repair import candidates_table
     from calmoe.progress_bar import progress_bar
@@ -72,7 +74,10 @@ def repair_command(
     changes = "changes nothing" if calibrator.kind == "Identity" else f"holds {calibrator.title}"
     say(f"{out} {changes}, {calibrator.note}")
     if calibrator.kind != "Identity":
-        say(f"next: calmoe apply {out} NEW_FILE_OR_MODEL --out REPAIRED; then audit it on other rows")
+        apply = with_options(
+            f"calmoe apply {shlex.quote(str(out))} NEW_FILE_OR_MODEL --out REPAIRED", columns.words
+        )
+        say(f"next: {apply}; then audit it on other rows")
 
 
 @app.command("apply")
@@ -116,8 +121,9 @@ def apply_command(
         with about(given):
             model = model.with_calibrator(fitted)
         model.save(out)
-        carried = f"with {fitted.title}" if fitted.kind != "Identity" else "as it was: the repair is none"
-        say(f"{out} is the model of {given} {carried}: calmoe predict {out} NEW_DATA")
+        carried = f"with {fitted.title}" if fitted.kind != "Identity" else "as it was, as no repair helps it"
+        say(f"{out} is the model of {given} {carried}")
+        say(f"use it: calmoe predict {shlex.quote(str(out))} NEW_DATA --out predictions.csv")
         return
     from calmoe.auditing.repairs.files import apply_to_file
 

@@ -1,6 +1,8 @@
 """What a user says about the columns of a file that calmoe did not write."""
 
+import csv
 import difflib
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
@@ -47,6 +49,19 @@ class Columns:
         return [field.name for field in own if getattr(self, field.name) != field.default]
 
     @property
+    def words(self) -> list[str]:
+        """The options that the user gave, as the words of a command.
+
+        >>> Columns(label="y", probs=("p, no", "p_yes"), routing=(0.3, 0.7), logits=True).words
+        ['--label', 'y', '--probs', '"p, no",p_yes', '--routing', '0.3,0.7', '--logits']
+        """
+        words = []
+        for name in self.given:
+            value, option = getattr(self, name), f"--{name.replace('_', '-')}"
+            words += [option] if value is True else [option, _joined(value)]
+        return words
+
+    @property
     def numeric(self) -> set[str]:
         """Columns that must hold numbers."""
         return {
@@ -55,6 +70,15 @@ class Columns:
             for name in part or ()
             if isinstance(name, str)
         }
+
+
+def _joined(value: str | tuple[object, ...]) -> str:
+    """Names between commas, as the command line reads them."""
+    if isinstance(value, str):
+        return value
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(value)
+    return text.getvalue()
 
 
 def asked(**options: Any) -> Columns:

@@ -98,7 +98,7 @@ INDEPENDENT = (
 
 @pytest.mark.parametrize("world", INDEPENDENT, ids=lambda world: world.__name__)
 def test_rows_that_are_only_equally_probable_are_no_copies(world):
-    """In fewer than one file of a hundred; we saw none in 4,000."""
+    """In fewer than one file of a hundred; in 4,000 we saw none."""
     times = at_size(20, 400)
     files = (world(np.random.default_rng([seed, 7]), (300, 1000, 4000)[seed % 3]) for seed in range(times))
     assert sum(find_repeats(each, Configurations.of(each)) is not None for each in files) <= most(times, 0.01)

@@ -1,5 +1,6 @@
 """Several models on one page: which to deploy and why, in one sentence; then side by side, and paired."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -188,7 +189,7 @@ def _true_so_far(verdict: Verdict) -> str:
     return "its probabilities may well be true"
 
 
-def _first_screen(comparison: ModelComparison, explain: Explainer, files: Mapping[str, str]) -> Html:
+def _first_screen(comparison: ModelComparison, explain: Explainer, facts: Mapping[str, str]) -> Html:
     """Which to deploy, each model's reliability diagram, and what to do with the one to deploy."""
     shown = sorted(comparison.models, key=lambda model: model.name != comparison.chosen)[:MOST_DIAGRAMS]
     parts: dict[str, Any] = {
@@ -198,12 +199,15 @@ def _first_screen(comparison: ModelComparison, explain: Explainer, files: Mappin
         "caption": explain(CAPTION),
     }
     if comparison.chosen is not None:
-        verdict = _model(comparison, comparison.chosen).verdict
+        verdict, options = (
+            _model(comparison, comparison.chosen).verdict,
+            shlex.split(facts.get("options", "")),
+        )
         parts |= {
             "tone": tone_of(verdict)[0],
             "skill": explain(skill_line(verdict)),
             "action": explain(action_line(verdict)),
-            "words": command(verdict, files.get(comparison.chosen)).split(" "),
+            "words": command(verdict, facts.get(comparison.chosen), options).split(" "),
         }
     return Html(templates(__package__).get_template("comparison_opening.html").render(**parts))
 

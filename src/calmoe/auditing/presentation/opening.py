@@ -1,5 +1,7 @@
 """The page's first screen: the verdict in one sentence, one diagram, the skill, and the one thing to do."""
 
+import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from calmoe.auditing.presentation.diagram import reliability_svg
@@ -16,6 +18,7 @@ from calmoe.auditing.presentation.words import (
     skill_line,
     target_line,
     threat_line,
+    with_options,
 )
 from calmoe.auditing.sections.explorer import USUAL
 from calmoe.auditing.verdict import Verdict, groups_off
@@ -32,9 +35,10 @@ NO_GROUPS = "the file names no groups: add a column of groups to see more."
 HIDES = {"hidden": "Yes: ", "nothing found": "No: "}
 
 
-def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html:
-    """file: its name, for the command."""
+def opening(report: "AuditReport", origin: Mapping[str, str], explain: Explainer) -> Html:
+    """origin: the file's name and the options that say how to read it, for the commands."""
     verdict = report.verdict
+    file, options = origin.get("file"), shlex.split(origin.get("options", ""))
     following = next_step(verdict)
     tone, chip = tone_of(verdict)
     groups, kind = groups_line(verdict), _kind_of_rows(report)
@@ -58,8 +62,10 @@ def opening(report: "AuditReport", file: str | None, explain: Explainer) -> Html
             caption=explain(CAPTION),
             answers=answers,
             action=explain(action_line(verdict)),
-            words=command(verdict, file).split(" "),
-            following=(following[0], explain(following[1]), following[2].split(" ")) if following else None,
+            words=command(verdict, file, options).split(" "),
+            following=(following[0], explain(following[1]), with_options(following[2], options).split(" "))
+            if following
+            else None,
         )
     )
 

@@ -26,7 +26,7 @@ def page(
     explain, sections = Explainer(), list(sections)
     experts = f", {report.num_experts} experts" if report.num_experts > 1 else ""
     sampled = f"; learned from {report.sampled.rows:,} of the rows" if report.sampled else ""
-    first = opening(report, origin.get("file"), explain)
+    first = opening(report, origin, explain)
     parts = [_explorer(report, explain)] if report.explorer.factors else []
     shown = sorted(sections, key=lambda section: section.folded)
     parts += [part for section in shown if (part := _part(section, report, pictures, explain)) is not None]

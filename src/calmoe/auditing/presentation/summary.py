@@ -1,6 +1,7 @@
 """The audit on a terminal: the verdict in at most twelve lines of plain words, the page's path among them."""
 
 import textwrap
+from collections.abc import Sequence
 
 from calmoe.auditing.presentation.words import summary_lines
 from calmoe.auditing.verdict import Verdict
@@ -9,12 +10,14 @@ WIDTH = 110  # characters of a line
 MOST = 11  # lines: one more says where the page is
 
 
-def summary(verdict: Verdict, file: str | None = None, model: str | None = None) -> str:
-    """A paragraph a question, wrapped; file and model: their names, for the commands.
+def summary(
+    verdict: Verdict, file: str | None = None, model: str | None = None, options: Sequence[str] = ()
+) -> str:
+    """A paragraph a question, wrapped; file, model, options: what the commands name.
 
     Where that is too long, what is hidden, which the first sentence tells too, is left to the page.
     """
-    paragraphs = summary_lines(verdict, file, model)
+    paragraphs = summary_lines(verdict, file, model, options)
     lines = _wrapped(paragraphs)
     if len(lines) > MOST:
         lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])

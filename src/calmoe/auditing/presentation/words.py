@@ -5,7 +5,7 @@ No Greek, no jargon: errors are in points of a hundred, shifts are a group that 
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.repeats import Repeats
@@ -353,20 +353,36 @@ def _left_to_check(verdict: Verdict) -> str:
     return " Keep other rows back to judge it by."
 
 
-def command(verdict: Verdict, file: str | None = None) -> str:
-    """The recommended command, for this file."""
-    return _filled(verdict.action.command, {FILE: file} if file else {})
+def command(verdict: Verdict, file: str | None = None, options: Sequence[str] = ()) -> str:
+    """The recommended command, for this file, with the options that say how to read it."""
+    return with_options(_filled(verdict.action.command, {FILE: file} if file else {}), options)
 
 
-def commands(verdict: Verdict, file: str | None = None, model: str | None = None) -> list[str]:
+def commands(
+    verdict: Verdict, file: str | None = None, model: str | None = None, options: Sequence[str] = ()
+) -> list[str]:
     """The recommended command; where it needs predictions of a known model, first the one that makes them."""
     needed = [word for word, is_place in _words(verdict.action.command) if is_place and word in DATA]
     if model is None or not needed:
-        return [command(verdict, file)]
+        return [command(verdict, file, options)]
     data = DATA[needed[0]]
     made = f"{data.partition('_')[0].lower()}-predictions.csv"
     predict = f"calmoe predict {shlex.quote(model)} {data} --out {made}"
-    return [predict, _filled(verdict.action.command, {needed[0]: made} | ({FILE: file} if file else {}))]
+    filled = _filled(verdict.action.command, {needed[0]: made} | ({FILE: file} if file else {}))
+    return [predict, with_options(filled, options)]
+
+
+def with_options(command: str, options: Sequence[str]) -> str:
+    """The command with options behind its files, where it reads predictions.
+
+    >>> with_options("calmoe repair a.csv --of yes --out calibrator.json", ["--label", "y"])
+    'calmoe repair a.csv --label y --of yes --out calibrator.json'
+    """
+    words = shlex.split(command)
+    if words[1] not in ("audit", "repair", "apply"):
+        return command
+    place = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    return shlex.join([*words[:place], *options, *words[place:]])
 
 
 def _filled(command: str, values: Mapping[str, str]) -> str:
@@ -403,7 +419,7 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
 
 
 def summary_lines(
-    verdict: Verdict, file: str | None = None, model: str | None = None
+    verdict: Verdict, file: str | None = None, model: str | None = None, options: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
     """What each paragraph of the terminal's summary is about, and its words; the commands come last."""
     lines = [("Verdict", headline(verdict)), ("Skill", skill_line(verdict))]
@@ -414,5 +430,5 @@ def summary_lines(
         ("What could break it", threat_line(verdict)),
         *([("On the target", target)] if (target := target_line(verdict)) else []),
         ("What to do", action_line(verdict)),
-        *(("Command", each) for each in commands(verdict, file, model)),
+        *(("Command", each) for each in commands(verdict, file, model, options)),
     ]

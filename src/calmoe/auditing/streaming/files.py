@@ -9,7 +9,7 @@ from rich.text import Text
 
 from calmoe.arrays import as_count, as_number, check_bins
 from calmoe.auditing.audit_report import AuditReport
-from calmoe.auditing.files import origin
+from calmoe.auditing.files import asked_words, origin
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.sections.auditors import check_number
 from calmoe.auditing.streaming.run import MOST, Passed, pass_over, report_on
@@ -54,7 +54,7 @@ def stream_files(
     _check(out, level)
     source, task = _asked(paths, columns, of, bins, seed, sample)
     whole = _under_a_bar("reading", task.rows, lambda passed: over(source, task, passed))
-    return _written(whole, out, level)
+    return _written(whole, out, level, asked_words(columns))
 
 
 def shard_file(
@@ -123,7 +123,7 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
 
 
-def _written(whole: Shard, out: Path | None, level: float) -> Outcome:
+def _written(whole: Shard, out: Path | None, level: float, words: dict[str, str] | None = None) -> Outcome:
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("learning", total=1.0)
         report = report_on(
@@ -132,7 +132,7 @@ def _written(whole: Shard, out: Path | None, level: float) -> Outcome:
             progress=lambda section, done: bar.update(task, description=section, completed=done),
         )
         bar.update(task, description="writing")
-        page = None if out is None else report.save(out, _origin(whole.task))
+        page = None if out is None else report.save(out, _origin(whole.task) | (words or {}))
     notes = [f"{_named(whole.task)}: {whole.task.metadata[NOTE]}"] if NOTE in whole.task.metadata else []
     return report, page, [*notes, *_sampled(report, out)]
 
