@@ -536,7 +536,7 @@ def test_damaged_and_misnamed_archives(tmp_path):
         (pa.array([[1, 2], [3, 4]]), "list"),
         (pa.array([{"a": 1}, {"a": 2}]), "struct"),
         (pa.array([b"a", b"b"]), "binary"),
-        (pa.array([0, 1], pa.timestamp("s")), "timestamp"),
+        (pa.array([0, 1], pa.time32("s")), "time32"),
     ],
     ids=["ragged lists", "lists", "dicts", "bytes", "times"],
 )
@@ -544,7 +544,23 @@ def test_a_parquet_column_of_no_plain_kind_is_named(tmp_path, values, kind):
     table = pa.table({"prob_0": [1.0, 1.0], "where": values})
     message = bad_file(tmp_path / "p.parquet", lambda p: pq.write_table(table, p))
     assert f"column 'where' holds {kind}" in message
-    assert "give booleans, numbers or strings" in message
+    assert "give booleans, numbers, dates or strings" in message
+    assert "--groups" in message
+
+
+def test_parquet_groups_may_be_dates_and_have_gaps(tmp_path):
+    values = {
+        "plan": pa.array(["x", None, "y"]).dictionary_encode(),
+        "visits": pa.array([1, None, 3]),
+        "new": pa.array([True, None, False]),
+        "date": pa.array([0, None, 86400], pa.timestamp("s")),
+    }
+    pq.write_table(pa.table({"prob_0": [1.0, 1.0, 1.0]} | values), tmp_path / "p.parquet")
+    groups = Predictions.load(tmp_path / "p.parquet").groups
+    assert groups["plan"].tolist() == ["x", "", "y"]
+    np.testing.assert_array_equal(groups["visits"], [1, np.nan, 3])
+    assert groups["new"].tolist() == ["true", "", "false"]
+    assert [text[:10] for text in groups["date"].tolist()] == ["1970-01-01", "", "1970-01-02"]
 
 
 def test_parquet_categories_and_decimals_are_read(tmp_path):

@@ -220,7 +220,9 @@ def test_frames_and_arrow():
     numbered = pandas.DataFrame(P).assign(label=Y)  # the columns of predict_proba
     same(read_predictions(numbered))
     frame["when"] = pandas.Timestamp("2026-01-01")
-    assert "column 'when' holds timestamp" in refused(frame, label="y")
+    assert {text[:10] for text in read_predictions(frame, label="y").groups["when"]} == {"2026-01-01"}
+    frame["when"] = [{"a": 1}] * ROWS
+    assert "column 'when' holds struct" in refused(frame, label="y")
     same(read_predictions(frame, label="y", groups=["region"]))
     assert "got int" in refused(3)
     assert "'mixed' must hold" in refused({"mixed": np.array([1, "a"], dtype=object)})

@@ -159,6 +159,12 @@ class AuditReport:
         return self.of if self.of == "top" or self.class_names is None else self.class_names[self.of]
 
     @property
+    def groups_judged(self) -> Of | str:
+        """The same of what is judged in groups."""
+        event = self.groups.event
+        return event if event == "top" or self.class_names is None else self.class_names[event]
+
+    @property
     def verdict(self) -> Verdict:
         """What all of it comes to."""
         return make_verdict(self)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from calmoe.auditing.sections.groups import Group, Side, judged, side_of
+from calmoe.auditing.sections.groups import Group, Side, judged, not_judged, side_of
 from calmoe.auditing.sections.skill import LITTLE, Skill, Worth
 from calmoe.auditing.statistics.demonstration import quoted
 from calmoe.auditing.statistics.estimates import Estimate, normal
@@ -103,6 +103,8 @@ class Verdict:
         auroc: For two classes, or one class against the rest.
         missed: Classes that the model is never right on, by name or number, with their rows.
         grouped: Whether the file has groups.
+        not_judged: Columns without groups, each with the reason.
+        groups_judged: What is judged in groups: of two classes the second, where `judged` is "top".
         groups_off: Groups that are surely off, worst first.
         groups_worse: Those of them that are surely further off than all rows together.
         groups_unknown: Groups of too few rows.
@@ -147,6 +149,8 @@ class Verdict:
     auroc: Estimate | None
     missed: tuple[tuple[str | int, int], ...]
     grouped: bool
+    not_judged: tuple[str, ...]
+    groups_judged: Of | str
     groups_off: tuple[GroupOff, ...]
     groups_worse: tuple[GroupOff, ...]
     groups_unknown: tuple[str, ...]
@@ -208,8 +212,10 @@ def make_verdict(report: "AuditReport") -> Verdict:
         auroc=skill.auroc,
         missed=tuple((names[c] if names else c, rows) for c, rows in skill.missed),
         grouped=bool(report.groups.groups),
+        not_judged=tuple(not_judged(report.groups)),
+        groups_judged=report.groups_judged,
         groups_off=off,
-        groups_worse=tuple(group for group in off if group.ece.low > aggregate.ece.high),
+        groups_worse=tuple(group for group in off if group.ece.low > report.groups.ece.high),
         groups_unknown=tuple(group.name for group in report.groups.unknown),
         all_groups_off=bool(off) and len(off) == len(report.groups.groups),
         hidden=hidden,

@@ -140,12 +140,11 @@ def show_audit(
 
 
 def on_one_class(report: "AuditReport") -> str:
-    """That of two classes the rarer can be judged by itself; nothing where one is, or for more classes."""
-    positive, share = report.skill.positive, report.skill.base_rate
-    if report.of != "top" or positive is None or share is None:
+    """That of two classes the second can be judged by itself; nothing where one is, or for more classes."""
+    positive = report.skill.positive
+    if report.of != "top" or positive is None:
         return ""
-    rarer = positive if share <= 0.5 else 1 - positive
-    name = str(rarer if report.class_names is None else report.class_names[rarer])
+    name = str(positive if report.class_names is None else report.class_names[positive])
     return f"to judge the probability of {name} itself: --of {shlex.quote(name)}; "
 
 

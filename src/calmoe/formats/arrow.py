@@ -11,7 +11,7 @@ from torch import Tensor
 from calmoe.arrays import as_numpy
 from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
-from calmoe.formats.naming import Named, check_names
+from calmoe.formats.naming import LABELS, Named, check_names, is_numeric
 from calmoe.formats.text import distinct, repeat
 
 
@@ -19,10 +19,11 @@ def refuse_kind(name: str, stored: pyarrow.DataType) -> InputError | None:
     """Why a column of this type is refused, if it is."""
     kind = kind_of(stored)
     numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    if numeric or types.is_boolean(kind) or is_text(kind):
+    if numeric or types.is_boolean(kind) or is_text(kind) or is_date(kind):
         return None
     return InputError(
-        f"column {shown(name)} holds {kind}: give booleans, numbers or strings, or leave it out"
+        f"column {shown(name)} holds {kind}: give booleans, numbers, dates or strings, or name those columns "
+        "that are groups with --groups"
     )
 
 
@@ -35,15 +36,37 @@ def is_text(stored: pyarrow.DataType) -> bool:
     return str(kind_of(stored)) in ("string", "large_string", "string_view")
 
 
+def is_date(stored: pyarrow.DataType) -> bool:
+    return types.is_timestamp(stored) or types.is_date(stored)
+
+
 def plain(name: str, column: pyarrow.ChunkedArray, budget: Budget) -> np.ndarray:
-    """A column of booleans, numbers or text; categories become the values that they stand for."""
+    """A column of booleans, numbers or text; categories become the values that they stand for.
+
+    Dates become text. A missing number is NaN, other missing values are blank text; none may be missing in
+    probabilities and labels.
+    """
     if column.null_count:
-        raise InputError(f"column {shown(name)} has {column.null_count} missing values")
+        if is_numeric(name) or name in LABELS:
+            raise InputError(f"column {shown(name)} has {column.null_count} missing values")
+        column = _filled(column)
+    if is_date(column.type):
+        column = column.cast("string")
     if types.is_decimal(kind_of(column.type)):
         return column.cast("float64").to_numpy()
     if is_text(column.type):
         return repeat(name, *distinct(column), budget)
     return column.to_numpy()
+
+
+def _filled(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Without nulls: NaN among numbers, blanks among all else."""
+    kind = kind_of(column.type)
+    if types.is_dictionary(column.type):
+        column = column.cast(kind)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return column.cast("float64").fill_null(float("nan"))
+    return column.cast("large_string").fill_null("")
 
 
 def columns_of(source: Any, limit: int | None = None, lenient: bool = False) -> Named:

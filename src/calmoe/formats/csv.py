@@ -251,8 +251,22 @@ def _column(name: str, cells: pyarrow.ChunkedArray, budget: Budget) -> np.ndarra
             return numbers
         break
     codes, values = distinct(cells)
-    typed = _typed(values)
+    typed = _with_gaps(values)
     return repeat(name, codes, values, budget) if typed is None else typed[codes]
+
+
+def _with_gaps(values: list[str]) -> np.ndarray | None:
+    """As `_typed`; a blank among numbers is NaN.
+
+    >>> _with_gaps(["1", "", "2.5"]), _with_gaps(["", " "])
+    (array([1. , nan, 2.5]), None)
+    """
+    there = [value for value in values if value.strip()]
+    typed = _typed(there)
+    if len(there) == len(values) or typed is None or typed.dtype == bool or not there:
+        return typed if len(there) == len(values) else None
+    numbers = iter(typed.astype(np.float64).tolist())
+    return np.array([next(numbers) if value.strip() else np.nan for value in values])
 
 
 def _typed(values: list[str]) -> np.ndarray | None:

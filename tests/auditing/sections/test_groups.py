@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calmoe.auditing import Configurations
+from calmoe.auditing import Configurations, audit
 from calmoe.auditing.sections.groups import (
     MADE_OF_IT,
     MOST_VALUES,
@@ -18,6 +18,7 @@ from calmoe.auditing.sections.groups import (
     side_of,
     tells_answer,
 )
+from calmoe.auditing.statistics.group_columns import group_rows, named
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
 from calmoe.worlds import multiclass
@@ -70,8 +71,8 @@ def test_no_group_vanishes(found):
 
 
 def test_a_column_without_groups_is_named(found):
-    assert set(found.unlisted) == {"id", "name", "height"}
-    assert f"{3000:,}" in found.unlisted["name"]
+    assert found.unlisted == {"id": "3,000 values", "name": "3,000 values"}
+    assert sum(group.column == "height" for group in found.groups) == 4
 
 
 def test_many_values_do_not_make_a_false_finding_likely():
@@ -177,3 +178,84 @@ def test_both_ways_is_said_only_where_one_sign_cannot_explain_it():
         sample = Predictions.from_probs(probs, outcome.astype(int))
         for group in by_prediction(Configurations.of(sample), sample):
             assert side_of(group.ece, group.balance) != "both ways"
+
+
+def audited(p, y, **columns):
+    given = Predictions.from_probs(np.stack([1 - p, p], axis=1), np.asarray(y, int), groups=columns)
+    return audit(given)
+
+
+def binary(n=6000, seed=0):
+    random = np.random.default_rng(seed)
+    return 1 / (1 + np.exp(-random.normal(0, 1, n))), random
+
+
+@pytest.mark.usefixtures("hasty")
+def test_of_two_classes_groups_are_judged_by_the_second():
+    """ "The predicted class is right" hid 8 points too high in the north, too low in the south."""
+    true, random = binary()
+    north = random.random(len(true)) < 0.5
+    said = np.clip(true + np.where(north, 0.08, -0.08), 0.005, 0.995)
+    year = random.choice([2019, 2020, 2021], len(true))
+    report = audited(
+        said, random.random(len(true)) < true, region=np.where(north, "north", "south"), year=year
+    )
+    assert (report.groups.event, report.groups_judged) == (1, 1)
+    assert {group.name for group in report.groups.off} == {"region north", "region south"}
+    assert "says 5" in report.summary()
+    assert "are 1)" in report.summary().replace("\n  ", " ")
+
+
+@pytest.mark.usefixtures("hasty")
+def test_measurements_are_judged_by_quarters_and_dates_by_years():
+    true, random = binary()
+    age, day = random.uniform(18, 90, len(true)).round(1), random.integers(0, 730, len(true))
+    date = np.datetime_as_string(np.datetime64("2023-01-01") + day)
+    later = np.clip(true + np.where(day >= 365, 0.1, -0.1), 0, 1)
+    report = audited(true, random.random(len(true)) < later, age=age, date=date)
+    assert {group.name for group in report.groups.off} == {"date 2023", "date 2024"}
+    assert sum(group.column == "age" for group in report.groups.groups) == 4
+    older = np.clip(true + 0.16 * (age - 54) / 72, 0, 1)
+    report = audited(true, random.random(len(true)) < older, age=age)
+    ends = {group.name.split()[1] for group in report.groups.off}
+    assert {"up", "above"} <= ends
+
+
+def test_quarters_of_noise_are_rarely_called_off():
+    times, false = at_size(40, 400), 0
+    for seed in range(times):
+        p, random = binary(2000, seed)
+        columns = {f"x{i}": random.normal(size=2000) for i in range(5)}
+        given = Predictions.from_probs(np.stack([1 - p, p], axis=1), (random.random(2000) < p).astype(int))
+        false += bool(groups(Configurations.of(given, 1), columns).off)
+    assert false <= most(times)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_is_not_judged_is_said_first():
+    """ "The file names no groups", where a column was set aside."""
+    p, random = binary(2000)
+    store = np.char.add("s", random.integers(0, 400, 2000).astype(str))
+    report = audited(p, random.random(2000) < p, store=store)
+    assert "For whom not: not judged: store (" in report.summary()
+    assert report.verdict.not_judged == (f"store ({len(np.unique(store))} values)",)
+
+
+def test_blanks_are_one_group():
+    assert [*np.unique(named(np.array(["x", "", " "])))] == ["(missing)", "x"]
+    numbers = np.where(np.arange(400) % 4 == 0, np.nan, np.arange(400) % 3)
+    assert [*np.unique(named(numbers))] == ["(missing)", "0", "1", "2"]
+    names = [
+        name
+        for _, name in group_rows({"income": np.where(np.arange(400) % 9 == 0, np.nan, np.arange(400.0))})
+    ]
+    assert (len(names), names[-1]) == (5, "income (missing)")
+
+
+def test_a_rows_own_loss_is_no_group():
+    p, random = binary(2000)
+    y = random.random(2000) < p
+    given = Predictions.from_probs(
+        np.stack([1 - p, p], axis=1), y.astype(int), groups={"loss": -np.log(np.where(y, p, 1 - p))}
+    )
+    assert after_answer(given) == {"loss": MADE_OF_IT}

@@ -12,7 +12,7 @@ from calmoe.arrays import plain
 from calmoe.auditing.audit_report import audit
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.sections.calibration import aggregate
-from calmoe.auditing.sections.groups import groups
+from calmoe.auditing.sections.groups import groups, groups_event
 from calmoe.auditing.sections.reliability import surface
 from calmoe.auditing.sections.skill import skill
 from calmoe.auditing.streaming.run import pass_over, report_on
@@ -98,9 +98,12 @@ def test_sums_give_the_numbers_of_all_rows(tmp_path, kind):
             for each in (skill(whole, of=of, level=0.9), report.skill)
         )
     )
-    every = groups(seen, whole.groups, level=0.9)
+    listed = {name: values for name, values in whole.groups.items() if name != "age"}
+    event = groups_event(of, whole.num_classes)
+    every = groups(Configurations.of(whole, event), listed, level=0.9)
     close(plain(every.groups), plain(report.groups.groups))
-    assert every.unlisted.keys() == report.groups.unlisted.keys() == {"age", "name"}
+    close(plain(every.ece), plain(report.groups.ece))
+    assert report.groups.unlisted.keys() == {*every.unlisted, "age"} == {"age", "name"}
     sampled = ("adaptive_ece", "smooth_ece", "classwise_ece", "experts_ece", "experts")
     in_memory = aggregate(seen, whole, level=0.9)
     close(*(without(each, *sampled) for each in (in_memory, report.aggregate)))

@@ -96,7 +96,7 @@ def _kind_of_rows(report: "AuditReport") -> str:
         return ""
     kind = off[0].name.replace("predicted", "predicted as", 1)
     share = percent(off[0].rows / sum(group.rows for group in report.groups.by_prediction), 0)
-    return f"rows {kind} ({share}) are furthest off: {how_far(off[0], report.verdict)}."
+    return f"rows {kind} ({share}) are furthest off: {how_far(off[0], report.judged)}."
 
 
 def _instance(report: "AuditReport") -> str:

@@ -12,6 +12,7 @@ from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.verdict import FILE, LABELLED, SINGLE, GroupOff, Verdict
 from calmoe.errors import shown
+from calmoe.metrics.checks import Of
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
@@ -183,15 +184,21 @@ def _missed(verdict: Verdict) -> str:
 
 
 def groups_line(verdict: Verdict) -> str | None:
-    """For whom the probabilities are not true; None where the file names no groups."""
+    """For whom the probabilities are not true, and what is not judged; None where there are no columns."""
+    left = f"not judged: {listed(shortened(verdict.not_judged))}." if verdict.not_judged else None
+    judged = _groups(verdict)
+    return f"{judged} {left[0].upper()}{left[1:]}" if judged and left else judged or left
+
+
+def _groups(verdict: Verdict) -> str | None:
     if not verdict.grouped:
         return None
     if verdict.repeats is not None:
         return f"{NOT_INDEPENDENT}."
-    few = verdict.groups_unknown
+    few, judged = verdict.groups_unknown, verdict.groups_judged
     known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
     if verdict.groups_worse:
-        worse = [f"{group.name} ({how_far(group, verdict)})" for group in verdict.groups_worse[:2]]
+        worse = [f"{group.name} ({how_far(group, judged)})" for group in verdict.groups_worse[:2]]
         more = len(verdict.groups_worse) - 2
         others = tuple(group for group in verdict.groups_off if group not in verdict.groups_worse)
         also = f" Not true for {_names(others, verdict)} either." if others and verdict.truth != "off" else ""
@@ -199,26 +206,26 @@ def groups_line(verdict: Verdict) -> str | None:
         return f"{lead} {listed([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
     if verdict.all_groups_off:
         worst = verdict.groups_off[0]
-        return f"for no group are they true. Worst for {worst.name} ({how_far(worst, verdict)})."
+        return f"for no group are they true. Worst for {worst.name} ({how_far(worst, judged)})."
     if verdict.groups_off:
         worst, names = verdict.groups_off[0], _names(verdict.groups_off, verdict)
         if names == worst.name:
             lead = "not true for" if len(verdict.groups_off) == 1 else "worst for"
-            return f"{lead} {names} ({how_far(worst, verdict)}).{known}"
-        return f"not true for {names}. Worst for {worst.name} ({how_far(worst, verdict)}).{known}"
+            return f"{lead} {names} ({how_far(worst, judged)}).{known}"
+        return f"not true for {names}. Worst for {worst.name} ({how_far(worst, judged)}).{known}"
     if verdict.truth == "off":
         return f"no group alone is surely off.{known}"
-    return f"no group was found for which they are not true.{known}"
+    return f"no single group was found for which they are not true.{known}"
 
 
-def how_far(group: GroupOff, verdict: Verdict) -> str:
-    """What is said and what is true in a group."""
+def how_far(group: GroupOff, judged: Of | str) -> str:
+    """What is said and what is true in a group; judged: "top", or a class."""
     if group.side in ("both ways", "not decided"):
         return f"off {between(group.ece)}"
     said, real = percent(group.confidence), percent(group.rate)
-    if verdict.judged == "top":
+    if judged == "top":
         return f"{said} sure on average, right {real} of the time"
-    return f"says {said} on average, {real} are {verdict.judged}"
+    return f"says {said} on average, {real} are {judged}"
 
 
 def _names(groups: tuple[GroupOff, ...], verdict: Verdict) -> str:

@@ -14,6 +14,7 @@ from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.sections.groups import known_before
 from calmoe.auditing.sections.section import Findings, Inside, Material, Section
+from calmoe.auditing.statistics.group_columns import named
 from calmoe.auditing.statistics.mixes import Cells, Mix, Settings
 from calmoe.auditing.statistics.worst_mix import worst_tilt
 from calmoe.defaults import BINS
@@ -132,7 +133,8 @@ def _factors(
     factors = [_bands(index, bins, of)]
     if configurations.num_experts > 1:
         factors += [_agreement(configurations), _leading(configurations)]
-    for column, masks in list(column_groups(known_before(predictions)).items())[:MOST_COLUMNS]:
+    columns = {name: named(values) for name, values in known_before(predictions).items()}
+    for column, masks in list(column_groups(columns).items())[:MOST_COLUMNS]:
         factors.append(_column(column, masks, len(index)))
     factors.append(_predicted(predictions))
     return [(factor, level) for factor, level in factors if len(factor.levels) > 1]

@@ -25,9 +25,11 @@ from calmoe.auditing.statistics.estimates import (
     spread,
     within,
 )
+from calmoe.auditing.statistics.group_columns import group_rows, why_not
+from calmoe.auditing.statistics.ranking import auroc
 from calmoe.auditing.statistics.repeats import MOST_VALUES
 from calmoe.defaults import BINS, LEVEL
-from calmoe.metrics.groups import column_groups
+from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid, count, label, number
 from calmoe.render.page import Picture, Point
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
 MOST_GROUPS = 300  # judged one by one
-THE_LABEL = "it is the label itself: given the answer no probability is true"
-MADE_OF_IT = "it is made from the answer: it says whether the model is right"
-ONE_LABEL = "each value has one label: repeated rows of the same case, or made from the answer?"
+THE_LABEL = "the label itself"
+MADE_OF_IT = "made from the answer"
+ONE_LABEL = "one label for each value: repeated rows of the same case, or made from the answer?"
 ANSWERS = (THE_LABEL, MADE_OF_IT, ONE_LABEL)
+TELLING = 0.995  # an AUROC above it: measurements such as each row's loss, which only the label gives
 UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
 State = Literal["off", "may be true", "too few rows"]
 Side = Literal["too high", "too low", "both ways", "not decided"]
@@ -88,11 +91,16 @@ class Group:
 class Groups:
     """Every group, worst ECE first and those of few rows last; `unlisted` columns by name, and why.
 
+    ece: Of all rows, at the same event.
+    event: What is judged in groups: of two classes the second one, whose errors in groups "the predicted
+        class is right" may hide.
     by_prediction: the same for the rows of each predicted class, whose intervals hold together.
     """
 
     groups: tuple[Group, ...]
     unlisted: dict[str, str]
+    ece: Estimate
+    event: Of
     by_prediction: tuple[Group, ...] = ()
 
     @property
@@ -104,30 +112,21 @@ class Groups:
         return tuple(group for group in self.groups if group.state == "too few rows")
 
 
-def group_rows(columns: Mapping[str, np.ndarray]) -> dict[tuple[str, str], np.ndarray]:
-    """Masks by column and name of the group; a column of truth values has two groups.
+def groups_event(of: Of, classes: int) -> Of:
+    """What is judged in groups, where the audit judges `of`.
 
-    >>> list(group_rows({"hard": np.array([True, False]), "site": np.array(["a", "b"])}))
-    [('hard', 'hard'), ('hard', 'not hard'), ('site', 'site a'), ('site', 'site b')]
+    A model that is 8 points too high on one group's positives and too low on another's is right as often as
+    it says in both, where most of them are as likely predicted positive as negative.
+
+    >>> groups_event("top", 2), groups_event("top", 3), groups_event(0, 2)
+    (1, 'top', 0)
     """
-    masks: dict[tuple[str, str], np.ndarray] = {}
-    columns = {name: values for name, values in columns.items() if not _names_rows(values)}
-    for column, own in column_groups(columns, MOST_VALUES).items():
-        if columns[column].dtype == bool:
-            masks |= {(column, column): own[column], (column, f"not {column}"): ~own[column]}
-        else:
-            masks |= {(column, f"{column} {value}"): mask for value, mask in own.items()}
-    return masks
-
-
-def _names_rows(values: np.ndarray) -> bool:
-    """Whether words are mostly there once, such as names of files: they name rows, not groups."""
-    return values.dtype.kind in "US" and len(values) >= 20 and len(np.unique(values)) > len(values) / 2
+    return 1 if of == "top" and classes == 2 else of
 
 
 def tells_answer(values: np.ndarray, labels: np.ndarray, hits: np.ndarray) -> str | None:
     """Why a column is no group, but the answer: every value has rows of one label only, or right or wrong
-    ones only; ten rows a value or more.
+    ones only, ten rows a value or more; or measurements part right from wrong nearly perfectly.
 
     >>> labels = np.repeat([0, 1], 10)
     >>> tells_answer(np.where(labels, "cat", "dog"), labels, labels == 0) == THE_LABEL
@@ -135,17 +134,28 @@ def tells_answer(values: np.ndarray, labels: np.ndarray, hits: np.ndarray) -> st
     >>> tells_answer(np.arange(20) % 2, labels, labels == 0)
     """
     names, which = np.unique(values, return_inverse=True)
-    if not 2 <= len(names) <= len(values) / 10:
-        return None
-    if _decides(which, labels):
-        return THE_LABEL if len(names) <= 2 * len(np.unique(labels)) else ONE_LABEL
-    return MADE_OF_IT if _decides(which, hits) else None
+    if 2 <= len(names) <= len(values) / 10:
+        if _decides(which, labels):
+            return THE_LABEL if len(names) <= 2 * len(np.unique(labels)) else ONE_LABEL
+        if _decides(which, hits):
+            return MADE_OF_IT
+    measured = values.dtype.kind in "fiu" and len(names) > MOST_VALUES
+    return MADE_OF_IT if measured and _ranked(values, hits) > TELLING else None
 
 
 def _decides(which: np.ndarray, answers: np.ndarray) -> bool:
     """Whether a value goes with one answer only, where there are several."""
     several = len(np.unique(answers)) > 1
     return several and np.unique(np.stack([which, answers]), axis=1).shape[1] == which.max() + 1
+
+
+def _ranked(values: np.ndarray, answers: np.ndarray) -> float:
+    """How well measurements rank two answers: 1 for perfectly, either way round."""
+    numbers, two = values.astype(np.float64), np.unique(answers)
+    if len(two) != 2 or not np.isfinite(numbers).all():
+        return 0.0
+    chance = auroc(numbers, (answers == two[1]).astype(np.float64)).value
+    return max(chance, 1 - chance)
 
 
 def after_answer(predictions: Predictions) -> dict[str, str]:
@@ -169,16 +179,17 @@ def groups(
     bins: int = BINS,
     level: float = LEVEL,
 ) -> Groups:
-    """Judge each group of the file's columns of words, truth values or few whole numbers."""
+    """Judge each group of the file's columns: `group_rows` says which groups there are."""
     masks = group_rows(columns)
     each, index = 1 - (1 - level) / (2 * max(len(masks), 1)), configurations.bins(bins)
     largest = sorted(masks, key=lambda key: -int(masks[key].sum()))[:MOST_GROUPS]
     judged = [_group(key, configurations, masks[key], index, bins, each) for key in largest]
     judged.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
-    left = {name: _why(values) for name, values in columns.items() if name not in {c for c, _ in masks}}
+    left = {name: why_not(values) for name, values in columns.items() if name not in {c for c, _ in masks}}
     if len(masks) > MOST_GROUPS:
-        left["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(masks)} groups are listed"
-    return Groups(groups=tuple(judged), unlisted=left)
+        left["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(masks)} are listed"
+    everywhere = binned_gap(configurations.residual, index, bins, level=level, noise=configurations.noise)
+    return Groups(groups=tuple(judged), unlisted=left, ece=everywhere, event=configurations.event)
 
 
 def by_prediction(
@@ -197,12 +208,6 @@ def by_prediction(
     predicted = predictions.output.predicted.numpy()
     columns = {"predicted": np.array(names)[predicted]}
     return groups(configurations, columns, bins=bins, level=level).groups
-
-
-def _why(values: np.ndarray) -> str:
-    if values.dtype.kind in "USiu":
-        return f"{len(np.unique(values)):,} different values: too many for groups"
-    return "measurements, not groups"
 
 
 def _group(
@@ -255,13 +260,18 @@ def sentences(groups: Groups) -> str:
     return f"{text}."
 
 
-def group_table(groups: Sequence[Group], rate: str) -> Grid:
-    """One group a row; rate: what E[Y] is called."""
+def not_judged(groups: Groups) -> list[str]:
+    """The columns without groups, and why, in a few words each."""
+    return [f"{column} ({why})" for column, why in groups.unlisted.items()]
+
+
+def group_table(groups: Sequence[Group], judged: Of | str) -> Grid:
+    """One group a row; judged: "top", or the class by name or number."""
     rows = tuple(
         (
             label(group.name, group.name),
             count(group.rows),
-            label(_said(group), group.state),
+            label(_said(group, judged), group.state),
             *cells(group.accuracy),
             number(group.confidence),
             *cells(group.ece),
@@ -273,8 +283,8 @@ def group_table(groups: Sequence[Group], rate: str) -> Grid:
         ("group", "group"),
         ("rows", "rows"),
         ("are they true?", "state"),
-        (rate, "accuracy*"),
-        ("confidence", "confidence"),
+        (rate_name(judged), "accuracy*"),
+        ("confidence" if judged == "top" else "mean probability", "confidence"),
         ("ECE", "ece*"),
         ("balance", "balance*"),
     )
@@ -283,21 +293,22 @@ def group_table(groups: Sequence[Group], rate: str) -> Grid:
     )
 
 
-def _said(group: Group) -> str:
+def _said(group: Group, judged: Of | str) -> str:
     if group.state != "off":
         return group.state if group.rows else "no rows"
-    return {
-        "too high": "overconfident",
-        "too low": "underconfident",
-        "both ways": "off both ways",
-        "not decided": "off",
-    }[side_of(group.ece, group.balance)]
+    side = side_of(group.ece, group.balance)
+    if judged == "top" and side in ("too high", "too low"):
+        return "overconfident" if side == "too high" else "underconfident"
+    return {"both ways": "off both ways", "not decided": "off"}.get(side, side)
 
 
 def _compute(material: Material, inside: Inside) -> Findings:
     answers = after_answer(material.predictions)
     columns = {name: own for name, own in material.predictions.groups.items() if name not in answers}
-    judged = groups(material.configurations, columns, bins=material.bins, level=material.level)
+    event, seen = groups_event(material.of, material.predictions.num_classes), material.configurations
+    if event != material.of:
+        seen = Configurations.of(material.predictions, event)
+    judged = groups(seen, columns, bins=material.bins, level=material.level)
     kinds: tuple[Group, ...] = ()
     if material.of == "top":
         rows = (material.configurations, material.predictions)
@@ -316,8 +327,8 @@ def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | N
         heading="For whom not?",
         how="Is it right as often as it says, group by group? A group of few rows has a wide interval: "
         "little is known about it, and that is said.",
-        tables=[group_table(report.groups.groups, rate_name(report.judged))] if report.groups.groups else [],
-        notes=[f"{column}: {why}." for column, why in report.groups.unlisted.items()],
+        tables=[group_table(report.groups.groups, report.groups_judged)] if report.groups.groups else [],
+        notes=[f"Not judged: {'; '.join(unjudged)}."] if (unjudged := not_judged(report.groups)) else [],
     )
 
 

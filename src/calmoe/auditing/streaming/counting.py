@@ -6,6 +6,7 @@ import torch
 from calmoe.auditing.audit_report import farthest_from_experts
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.event import judge
+from calmoe.auditing.sections.groups import groups_event
 from calmoe.auditing.statistics.gaps import Cells, cells_of_classes, cells_of_experts, in_cells
 from calmoe.auditing.streaming.from_sums import WeightedGaps
 from calmoe.auditing.streaming.sums import MOST, GroupColumn, Kind, Sums, Tally
@@ -50,8 +51,15 @@ def count(predictions: Predictions, of: Of, bins: int) -> Sums:
             "heaviest": heaviest,
             "routing": np.stack([routing.max(0), -routing.min(0)], axis=1),
         },
-        groups={name: _column(seen, values, index, bins) for name, values in predictions.groups.items()},
+        groups=_groups(predictions, of, bins, seen),
     )
+
+
+def _groups(predictions: Predictions, of: Of, bins: int, seen: Configurations) -> dict[str, GroupColumn]:
+    if predictions.groups and (event := groups_event(of, predictions.num_classes)) != of:
+        seen = Configurations.of(predictions, event)
+    index = seen.bins(bins)
+    return {name: _column(seen, values, index, bins) for name, values in predictions.groups.items()}
 
 
 def shapes(classes: int, experts: int, of: Of, bins: int) -> dict[str, tuple[int, ...]]:

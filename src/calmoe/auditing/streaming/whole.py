@@ -18,6 +18,7 @@ from calmoe.auditing.sections.reliability import Diagram, Surface
 from calmoe.auditing.sections.skill import Skill, missed
 from calmoe.auditing.statistics.estimates import NONE, RARE, Estimate, normal, proportion, within
 from calmoe.auditing.statistics.gaps import ROWS, Cells
+from calmoe.auditing.statistics.group_columns import MISSING
 from calmoe.auditing.streaming.counting import classwise_cells, expert_cells
 from calmoe.auditing.streaming.from_sums import (
     WeightedGaps,
@@ -206,8 +207,10 @@ def _groups(sums: Sums, level: float, sampled: Groups) -> Groups:
     groups.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
     unlisted = {column: _why(own) for column, own in sums.groups.items() if own.values is None} | answers
     if len(tallies) > MOST_GROUPS:
-        unlisted["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(tallies)} groups are listed"
-    return Groups(groups=tuple(groups), unlisted=unlisted, by_prediction=sampled.by_prediction)
+        unlisted["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(tallies)} are listed"
+    column = next((own.values for own in sums.groups.values() if own.values), None)  # any has all rows
+    ece = sampled.ece if column is None else _ece(Tally(*np.sum(list(column.values()), axis=0)), level)
+    return replace(sampled, groups=tuple(groups), unlisted=unlisted, ece=ece)
 
 
 def _named(column: str, own: GroupColumn) -> dict[str, Tally]:
@@ -217,7 +220,7 @@ def _named(column: str, own: GroupColumn) -> dict[str, Tally]:
     if own.kind == "truth":
         return {column: Tally(*own.values["True"]), f"not {column}": Tally(*own.values["False"])}
     values = sorted(own.values, key=int if own.kind == "whole numbers" else str)
-    return {f"{column} {value}": Tally(*own.values[value]) for value in values}
+    return {f"{column} {value.strip() or MISSING}": Tally(*own.values[value]) for value in values}
 
 
 def _group(column: str, name: str, tally: Tally, level: float) -> Group:
@@ -238,5 +241,5 @@ def _group(column: str, name: str, tally: Tally, level: float) -> Group:
 
 def _why(own: GroupColumn) -> str:
     if own.kind == "measurements":
-        return "measurements, not groups"
-    return f"more than {MOST[own.kind]} different values: too many for groups"
+        return "measurements"
+    return f"more than {MOST[own.kind]} values"
