@@ -88,8 +88,19 @@ def test_three_decimals_are_made_to_sum_to_one(tmp_path, suffix):
     labels = np.arange(ROWS) % 6
     columns = {f"prob_{c}": ROUNDED[:, c] for c in range(6)} if suffix != "npz" else {"probs": ROUNDED}
     predictions = Predictions.load(write(tmp_path / f"p.{suffix}", columns | {"label": labels}))
-    same(predictions, ROUNDED / ROUNDED.sum(1, keepdims=True), labels)
+    filled = np.where(ROUNDED == 0, 1e-4, ROUNDED)
+    same(predictions, filled / filled.sum(1, keepdims=True), labels)
     assert says(predictions.metadata["read_as"], "rounded to 3 decimals")
+
+
+def test_a_zero_of_rounded_probabilities_is_what_rounding_hides():
+    """Three zeros at the label made a good model worse than the base rates."""
+    rounded = np.array([[0.33, 0.33, 0.33, 0.0], [0.5, 0.5, 0.0, 0.0]] * 10)
+    predictions = read_predictions(
+        {f"prob_{c}": rounded[:, c] for c in range(4)} | {"label": np.arange(20) % 4}
+    )
+    assert predictions.output.probs.min() == pytest.approx(0.001, rel=0.02)
+    assert says(predictions.metadata["read_as"], "zeros taken for what rounding hides")
 
 
 def test_one_routing_for_all_rows(tmp_path):

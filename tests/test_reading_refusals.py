@@ -36,6 +36,11 @@ UNCERTAIN = {
         {},
         "with --label",
     ),
+    "labels of another name": (
+        {"truth": NAMES[Y], "no": P[:, 0], "yes": P[:, 1]},
+        {},
+        "column 'truth' holds names of other columns: if these are the labels, say so with --label truth",
+    ),
     "no probabilities at all": ({"age": P[:, 0], "label": Y}, {}, "no probability columns"),
     "three labels and one score": (
         {"y_score": P[:, 1], "y": np.arange(len(Y)) % 3},

@@ -124,7 +124,11 @@ def _choose(
     paired: bool,
     level: float,
 ) -> tuple[str | None, Basis | None]:
-    worthy = [name for name, (_, report) in models.items() if report.verdict.worth not in ("little", "none")]
+    worthy = [
+        name
+        for name, (_, report) in models.items()
+        if report.verdict.worth not in ("reversed", "little", "none")
+    ]
     if not worthy:
         return None, None
     if best not in worthy:

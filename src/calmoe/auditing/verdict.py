@@ -27,8 +27,10 @@ Truth = Literal["may be true", "off", "not decided"]
 Hiding = Literal["hidden", "nothing found", "not decided", "not looked at"]
 Origin = Literal["routing", "prediction", "both", "not decided"]
 Steadiness = Literal["fragile", "steady", "not decided", "not looked at"]
-Kind = Literal["order", "separate", "repair", "collect", "train", "watch", "use"]
+Kind = Literal["order", "separate", "turn", "repair", "collect", "train", "watch", "use"]
 
+NEAR = 0.05  # an error that is surely no larger is good enough for use as it is
+RELATIVE = 0.25  # an error beyond this share of a class's frequency is never slight
 SLIGHT = 0.03  # an ECE that is surely below it is small, even where it is surely not zero
 ORIGINS: dict[str, Origin] = {"mixture's own vector": "prediction", "routing": "routing", "both": "both"}
 FILE = "FILE"  # stands in commands for the audited file
@@ -100,6 +102,7 @@ class Verdict:
         majority: How often the most frequent class is.
         gain: The accuracy less that.
         log_skill: The log loss beside that of the base rates.
+        impossible: Rows that give what came true probability zero.
         auroc: For two classes, or one class against the rest.
         missed: Classes that the model is never right on, by name or number, with their rows.
         grouped: Whether the file has groups.
@@ -146,6 +149,7 @@ class Verdict:
     majority: Estimate
     gain: Estimate
     log_skill: Estimate
+    impossible: int
     auroc: Estimate | None
     missed: tuple[tuple[str | int, int], ...]
     grouped: bool
@@ -171,7 +175,13 @@ class Verdict:
     @property
     def small(self) -> bool:
         """Whether they are off by less than 3 points as estimated, if not surely."""
-        return max(self.ece.value, self.ece.low, abs(self.balance.value)) < SLIGHT
+        near = max(self.ece.value, self.ece.low, abs(self.balance.value)) < SLIGHT
+        return near and _beside_rate(self.judged, self.ece, self.balance, self.rate)
+
+    @property
+    def farthest(self) -> float:
+        """How far off they are on average, at most."""
+        return farthest(self.ece, self.balance)
 
 
 def make_verdict(report: "AuditReport") -> Verdict:
@@ -199,7 +209,9 @@ def make_verdict(report: "AuditReport") -> Verdict:
         routed=report.routed,
         truth=truth,
         side=side_of(aggregate.ece, aggregate.balance) if truth == "off" else None,
-        slight=aggregate.ece.high < SLIGHT and abs(aggregate.balance.value) < SLIGHT,
+        slight=aggregate.ece.high < SLIGHT
+        and abs(aggregate.balance.value) < SLIGHT
+        and _beside_rate(report.of, aggregate.ece, aggregate.balance, aggregate.accuracy),
         ece=aggregate.ece,
         balance=aggregate.balance,
         rate=aggregate.accuracy,
@@ -209,6 +221,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         majority=skill.majority,
         gain=skill.gain,
         log_skill=skill.log_skill,
+        impossible=skill.impossible,
         auroc=skill.auroc,
         missed=tuple((names[c] if names else c, rows) for c, rows in skill.missed),
         grouped=bool(report.groups.groups),
@@ -237,6 +250,16 @@ def _why_not(report: "AuditReport") -> Literal["repeats", "few rows", "one model
     if report.repeats is not None:
         return "repeats"
     return "few rows" if report.rows < FEWEST_TO_LEARN else "one model"
+
+
+def farthest(ece: Estimate, balance: Estimate) -> float:
+    """The largest error on average that both intervals hold."""
+    return max(ece.high, abs(balance.low), abs(balance.high))
+
+
+def _beside_rate(of: Of | str, ece: Estimate, balance: Estimate, rate: Estimate) -> bool:
+    """Whether an error is small beside the class's own frequency."""
+    return of == "top" or max(ece.value, abs(balance.value)) <= RELATIVE * rate.value
 
 
 def judge_truth(ece: Estimate, balance: Estimate, level: float) -> Truth:
@@ -291,14 +314,19 @@ def _action(
         column = report.repeats.column
         case = f"{FILE}{judged} --cluster {shlex.quote(column)}" if column else f"{SINGLE}{judged}"
         return Action("separate", f"calmoe audit {case}")
+    if worth == "reversed":
+        return Action("turn", f"calmoe audit {FILE}{judged}")
     if worth in ("little", "none"):
         return Action("train", "calmoe train DATA --label LABEL")
     if mended is not None:
         return Action("repair", f"calmoe repair {FILE}{judged} --out calibrator.json")
     few = report.rows < FEWEST_TO_LEARN or (truth == "off" and report.repair is None)
+    vague = truth == "may be true" and farthest(report.aggregate.ece, report.aggregate.balance) > NEAR
     if truth == "not decided" or few:
         return Action("collect", f"calmoe audit MORE_ROWS{judged}")
-    wary = truth == "off" or off or hidden == "hidden" or steadiness == "fragile"
+    wary = truth == "off" or off or hidden == "hidden" or steadiness == "fragile" or worth == "spoiled"
+    if vague and not wary:
+        return Action("collect", f"calmoe audit MORE_ROWS{judged}")
     kind: Kind = "watch" if wary else "use"
     if report.target is not None:
         return Action(kind, f"calmoe audit {LABELLED}{judged}")

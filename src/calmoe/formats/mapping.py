@@ -6,6 +6,7 @@ Without labels, the column `predicted` says what the classes are called. Everyth
 """
 
 import re
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ from calmoe.formats.classes import Match, Truth, counted, match, truth_of, two_c
 from calmoe.formats.columns import NOTE, Columns, check_there, class_name, listed
 from calmoe.formats.naming import LABELS, Named, Table, check_names, from_arrays, from_columns, is_numeric
 from calmoe.formats.parts import Remaining, Scores, expert_scores, readable, routing_weights
-from calmoe.formats.rounding import renormalised
+from calmoe.formats.rounding import renormalised, without_zeros
 from calmoe.formats.writing import PREDICTED, TAUGHT
 
 PREFIXES = ("prob_", "p_", "proba_")
@@ -82,8 +83,10 @@ def mended(table: Table) -> Table:
             notes.append("one routing for all rows")
     for name in ("probs", "routing", "expert_probs"):
         if name in parts and (fixed := renormalised(parts[name])) is not None:
-            parts[name] = fixed[0]
-            notes.append(f"{name}, rounded to {fixed[1]} decimals, made to sum to 1")
+            zeros = name != "routing" and bool((parts[name] == 0).any())
+            parts[name] = without_zeros(parts[name], fixed[1]) if zeros else fixed[0]
+            hidden = ", with zeros taken for what rounding hides" if zeros else ""
+            notes.append(f"{name}, rounded to {fixed[1]} decimals, made to sum to 1{hidden}")
     if not notes:
         return table
     before = [table.metadata[NOTE]] if NOTE in table.metadata else []
@@ -275,11 +278,24 @@ class _Reading:
                     f"{listed(alike)} may be probabilities, but no column of labels has these classes: name "
                     "it with --label, or the probabilities with --probs"
                 )
+        if (labels := self._like_labels()) is not None:
+            return (
+                f"column {shown(labels)} holds names of other columns: if these are the labels, say so with "
+                f"--label {shlex.quote(labels)}"
+            )
         return (
             "no probability columns: expected `prob_0`, `prob_1`, … (and `label`), columns named like the "
             f"labels, or `y_score`{said}; name yours with --probs (and --label); raw data? first run "
             "`calmoe predict MODEL DATA --out predictions.csv`"
         )
+
+    def _like_labels(self) -> str | None:
+        """A column of text whose values are names of columns of numbers; None unless it is the only one."""
+        columns = {name: each for name, each in self.parts.columns.items() if isinstance(each, np.ndarray)}
+        numbers = {name for name, each in columns.items() if each.dtype.kind in "fiu"}
+        text = {name: {*np.unique(each).tolist()} for name, each in columns.items() if each.dtype.kind == "U"}
+        fitting = [name for name, values in text.items() if len(values) > 1 and values <= numbers]
+        return fitting[0] if len(fitting) == 1 else None
 
 
 def _of_columns(names: list[str], values: list[np.ndarray], by_place: bool = False) -> Scores:

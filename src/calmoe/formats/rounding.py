@@ -5,9 +5,10 @@ from torch import Tensor
 
 TOLERANCE = 1e-3
 """Rows may miss 1 by this much and stay as they are: `Predictions` takes them so."""
-DECIMALS = (2, 3, 4, 5)
+DECIMALS = (2, 3, 4, 5)  # one decimal would pass for an error of some points
 FARTHEST = 0.05
 """No sum may be farther from 1, however many classes were rounded."""
+HIDDEN = 0.1  # of a unit: about what stands behind a zero; more would lower the largest probabilities
 
 
 def renormalised(probs: Tensor) -> tuple[Tensor, int] | None:
@@ -31,6 +32,16 @@ def renormalised(probs: Tensor) -> tuple[Tensor, int] | None:
     if decimals is None or farthest > probs.shape[-1] / 2 * 10.0**-decimals + 1e-9 or probs.min() < 0:
         return None
     return probs.double() / sums.unsqueeze(-1), decimals
+
+
+def without_zeros(probs: Tensor, decimals: int) -> Tensor:
+    """Rounded rows that sum to 1 again: what they call 0 is less than half a unit of the last decimal.
+
+    >>> without_zeros(torch.tensor([[0.99, 0.0, 0.0]], dtype=torch.float64), 2)
+    tensor([[0.9980, 0.0010, 0.0010]], dtype=torch.float64)
+    """
+    filled = torch.where(probs == 0, HIDDEN * 10.0**-decimals, probs.double())
+    return filled / filled.sum(dim=-1, keepdim=True)
 
 
 def _has_decimals(values: Tensor, decimals: int) -> bool:

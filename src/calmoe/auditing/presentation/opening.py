@@ -76,6 +76,8 @@ def tone_of(verdict: Verdict) -> tuple[str, str]:
         return "bad", "Check the file"
     if verdict.repeats is not None:
         return "warn", "Rows repeat"
+    if verdict.worth == "reversed":
+        return "bad", "Order reversed"
     if verdict.worth in ("little", "none"):
         return "bad", "Next to useless"
     if verdict.truth == "not decided":

@@ -17,6 +17,7 @@ from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
 NOT_INDEPENDENT = "not decided: rows are not independent"
+TIMES = 1.5  # as high, or as low, as is true: said as a factor
 DATA = {"NEW_PREDICTIONS": "NEW_DATA", LABELLED: "LABELLED_DATA", "MORE_ROWS": "MORE_DATA", SINGLE: "CASES"}
 """Predictions that commands ask for, and what a model makes them from."""
 
@@ -93,6 +94,8 @@ def headline(verdict: Verdict) -> str:
         )
     if verdict.repeats is not None:
         return f"{repeated(verdict.repeats)}: whether the probabilities are true is not decided."
+    if verdict.worth == "reversed":
+        return "The order is reversed: the model says least where it should say most."
     if verdict.worth in ("little", "none"):
         quality = {
             "may be true": "The probabilities may well be true",
@@ -117,8 +120,9 @@ def _reliance(verdict: Verdict) -> str:
         return f"Do not rely on the numbers, least of all for {_names(verdict.groups_worse, verdict)}"
     if not verdict.small or verdict.hidden == "hidden" or verdict.fragility == "fragile":
         return "Do not rely on the numbers"
-    most = max(verdict.ece.high, abs(verdict.balance.low), abs(verdict.balance.high))
-    return f"On average they are off by up to {points(most)}: use them only where that does not matter"
+    most = points(verdict.farthest)
+    but = f", and not for {_names(verdict.groups_off, verdict)}" if verdict.groups_off else ""
+    return f"Use them where an error of {most} does not matter{but}"
 
 
 def _off(verdict: Verdict) -> str:
@@ -127,7 +131,10 @@ def _off(verdict: Verdict) -> str:
         return f"they are off {between(verdict.ece)}{signs}"
     if verdict.judged != "top":
         said, real = percent(verdict.confidence), percent(verdict.rate.value)
-        return f"they are {verdict.side}, {said} on average where {real} of rows are {verdict.judged}"
+        times = verdict.confidence / verdict.rate.value if verdict.rate.value else 0.0
+        times = times if verdict.side == "too high" else 1 / times if times else 0.0
+        factor = f" ({decimal(times, 1)} times {verdict.side})" if times >= TIMES else ""
+        return f"they are {verdict.side}, {said} on average where {real} of rows are {verdict.judged}{factor}"
     word = "overconfident" if verdict.side == "too high" else "underconfident"
     said, real = percent(verdict.confidence), percent(verdict.rate.value)
     return f"the model is {word}, {said} sure on average and right {real} of the time"
@@ -165,8 +172,11 @@ def skill_line(verdict: Verdict) -> str:
         text += f". AUROC {decimal(verdict.auroc.value, 2)} (0.5 is chance, 1 perfect)"
     worth = {
         "useful": "Some: it tells rows apart, but is right no more often" if no_more else "Useful",
+        "reversed": "None as it stands, for its order is reversed",
         "spoiled": "Useful once repaired"
         if verdict.mended
+        else f"Useful by its ranking, but {_zeros(verdict)}"
+        if verdict.impossible
         else "Useful by its ranking, but its probabilities are worse than the base rates",
         "little": "Next to none",
         "none": "None: the base rates do better",
@@ -174,6 +184,12 @@ def skill_line(verdict: Verdict) -> str:
     }[verdict.worth]
     line = f"{worth}. It is {text}." if ":" in worth else f"{worth}: {text}."
     return f"{line} {_missed(verdict)}" if verdict.missed else line
+
+
+def _zeros(verdict: Verdict) -> str:
+    """How many rows give what came true probability zero."""
+    gives = "gives" if verdict.impossible == 1 else "give"
+    return f"{many(verdict.impossible, 'row')} {gives} what came true probability zero"
 
 
 def _missed(verdict: Verdict) -> str:
@@ -274,7 +290,8 @@ def _shift_line(verdict: Verdict) -> str:
         return f"{NOT_INDEPENDENT}."
     if verdict.worst is None:
         few = f"{many(verdict.rows, 'row')} {'is' if verdict.rows == 1 else 'are'} too few"
-        return f"not looked at: {few if verdict.not_looked_at == 'few rows' else 'the model has no experts'}."
+        alone = "rows of equal probability look all alike"
+        return f"not looked at: {few if verdict.not_looked_at == 'few rows' else alone}."
     if verdict.fragility == "fragile":
         reach = points(max(verdict.worst.low, 0.0))
         return f"a shift in the mix of rows. A strong one can bring the error to {reach} or more."
@@ -328,11 +345,19 @@ def action_line(verdict: Verdict) -> str:
             f"{decimal(mended.loss_after)} instead of {decimal(mended.loss_before)}), and off by "
             f"{points(then.high)} at most.{_left_to_check(verdict)}"
         )
+    if kind == "turn":
+        return (
+            "See what the probabilities are about: is it the other class (say so with --positive), or are "
+            "columns or labels swapped? Then audit again."
+        )
     if kind == "train":
         return "Train a better model, with more rows or columns: no repair of probabilities adds knowledge."
     if kind == "collect" and verdict.truth == "off":
         few = "rows" if verdict.rows < FEWEST_TO_LEARN else "errors"
         return f"{_reliance(verdict)}. Label more rows and audit again: there are too few {few} for a repair."
+    if kind == "collect" and verdict.truth == "may be true":
+        most = points(verdict.farthest)
+        return f"Label more rows like these and audit again: so far an error of up to {most} is possible."
     if kind == "collect":
         return "Label more rows like these and audit again."
     if verdict.elsewhere is not None and verdict.elsewhere.state != "predicted":
@@ -341,13 +366,18 @@ def action_line(verdict: Verdict) -> str:
             "need not hold there."
         )
     if kind == "watch" and verdict.truth == "off":
-        return f"{_reliance(verdict)}; no repair was shown to help. Check new data before you use them."
+        return f"{_reliance(verdict)}; no repair was shown to help. Check new data first."
     if kind == "watch" and verdict.groups_off:
         names = _names(verdict.groups_off, verdict)
         return f"Do not rely on them for {names}. Check every new kind of data first."
+    if kind == "watch" and verdict.worth == "spoiled" and verdict.impossible:
+        return f"Do not let the model say 0: {_zeros(verdict)}. Write more decimals, or raise zeros a little."
+    if kind == "watch" and verdict.worth == "spoiled":
+        return "Do not rely on the numbers: the base rates do better."
     if kind == "watch":
         return "Use them on rows like these only, and check every new kind of data first."
-    return "Use them as they are, and check new data now and then."
+    most = points(verdict.farthest)
+    return f"Use them as they are: on average they are off by {most} at most. Check new data now and then."
 
 
 def _left_to_check(verdict: Verdict) -> str:

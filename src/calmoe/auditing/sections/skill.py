@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 LITTLE = 0.05  # a share of the base rates' log loss: less is next to nothing
 RANKED = 0.65  # an AUROC below this is next to chance
+REVERSED = 0.45  # an AUROC surely below it is no accident: the order is the wrong way round
 SELDOM = 0.3  # a class whose rows the model surely gets right less often is missed, if it gets none right
-Worth = Literal["useful", "spoiled", "little", "none", "not decided"]
+Worth = Literal["reversed", "useful", "spoiled", "little", "none", "not decided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +61,15 @@ class Skill:
     def worth(self) -> Worth:
         """useful: its log loss is below the base rates'. little: it surely knows next to nothing. none: its
         log loss is not below the base rates', nor its accuracy or ranking above chance. spoiled: they are,
-        but its probabilities are so wrong that the base rates do better.
+        but its probabilities are so wrong that the base rates do better. reversed: it surely ranks positives
+        below negatives.
         """
         loss, ranked = self.log_skill, self.auroc
         knows = self.gain.low > 0 or (ranked is not None and ranked.low > RANKED)
         if self.base_nll <= 0:  # one label only: nothing can be known beyond it
             return "not decided"
+        if loss.high <= 0 and ranked is not None and ranked.high < REVERSED:
+            return "reversed"
         if loss.high <= 0:
             return "spoiled" if knows else "none"
         if loss.high < LITTLE and self.gain.high < LITTLE and (ranked is None or ranked.high < RANKED):
