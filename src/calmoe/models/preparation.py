@@ -122,7 +122,7 @@ class Preparation:
         return np.ascontiguousarray(np.concatenate(encoded, axis=1)[:, self.kept])
 
     def unknown(self, table: Any) -> dict[str, int]:
-        """By categorical column: in how many rows it has a value that no row had when this was fitted.
+        """By categorical column: in how many rows of `table` it has a value that was in no row of `fit`.
 
         Columns with so many values that some counted as "other" even then are left out.
 
