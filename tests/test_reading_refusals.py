@@ -36,6 +36,11 @@ UNCERTAIN = {
         {},
         "with --label",
     ),
+    "a label that is blank": (
+        {"y": np.where(np.arange(len(Y)) == 1, np.nan, Y), "p_0": P[:, 0], "p_1": P[:, 1]},
+        {"label": "y"},
+        "labels 'y' are blank in row 1",
+    ),
     "labels of another name": (
         {"truth": NAMES[Y], "no": P[:, 0], "yes": P[:, 1]},
         {},

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from calmoe.errors import InputError
 from calmoe.formats.budget import Budget
-from calmoe.formats.csv import _column, _typed
+from calmoe.formats.csv import _column, _with_gaps
 from calmoe.predictions import Predictions
 from sizes import at_size
 
@@ -178,7 +178,7 @@ CELLS = [
 @given(st.lists(st.sampled_from(CELLS), min_size=1, max_size=4))
 def test_arrows_numbers_are_ours(values):
     column = _column("g", pa.chunked_array([values], pa.string()), Budget(0))
-    typed = _typed(values)
+    typed = _with_gaps(values)
     expected = np.array(values) if typed is None else typed
     assert column.dtype == expected.dtype
     assert np.array_equal(column, expected, equal_nan=column.dtype.kind == "f")

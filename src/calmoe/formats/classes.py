@@ -29,6 +29,8 @@ def truth_of(column: str, cells: np.ndarray) -> Truth:
         raise InputError(f"labels {shown(column)} must be one value a row, not {list(cells.shape)}")
     if cells.dtype.kind not in "biufU":
         raise InputError(f"labels {shown(column)} must hold numbers or text, not {cells.dtype}")
+    if cells.dtype.kind == "f" and (gaps := np.isnan(cells)).any():
+        raise InputError(f"labels {shown(column)} are blank in row {int(gaps.argmax())}: give each a class")
     if cells.dtype.kind == "f" and (odd := ~(np.isfinite(cells) & (cells == np.round(cells)))).any():
         row = int(odd.argmax())
         raise InputError(

@@ -238,7 +238,7 @@ def _is_number(value: str) -> bool:
 
 
 def _column(name: str, cells: pyarrow.ChunkedArray, budget: Budget) -> np.ndarray:
-    """The column as `_typed` reads it; through Arrow, which is faster, where the result is the same."""
+    """The column as `_with_gaps` reads it; through Arrow, which is faster, where the result is the same."""
     for kind in ("int64", "float64"):
         try:
             numbers = cells.cast(kind).to_numpy()
