@@ -261,6 +261,9 @@ FAULTS = {
     "from calmoe.methods import *\nregister(Method(name='mine', objective='no'))": "objective must be one of",
     "from calmoe.methods import *\nregister(Method(name='m', weights_of='no'))": "unknown method 'no'",
     "from calmoe.methods import *\nregister(Method(name='m', colour='red'))": "give colour='#0072b2'",
+    "from calmoe.methods import *\nregister(Method(name='m', colour='#0072B2', marker='^'))": (
+        "m looks like Robust MoE in figures"
+    ),
     "from calmoe.methods import *\nOBJECTIVES.register('o', print)": "the objective 'o' must be a Recipe",
     "from calmoe.methods import *\nLOSSES.register('l', 3)": "the loss 'l' must be a function",
     "from calmoe.data import *\nDATASETS.register('d', print)": "the dataset 'd' must be a DatasetCard",

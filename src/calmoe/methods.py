@@ -252,7 +252,19 @@ def check_method(name: str, method: Any) -> None:
             raise InputError(f"{name}: weights_of must name a method that trains, not {method.weights_of!r}")
 
 
-METHODS = Registry("method", "calmoe.methods", PACKAGED, check_method)
+def _check_new(name: str, method: Any) -> None:
+    """Refuse a user's card that would look like one of calmoe's; a record's may: calmoe's may be younger."""
+    check_method(name, method)
+    look = method.colour.lower(), method.marker
+    for other in PACKAGED.values():
+        if name != other.name and method.colour and look == (other.colour, other.marker):
+            raise InputError(
+                f"{name} looks like {other.title} in figures: give another colour than {method.colour}, or "
+                f"another marker than {method.marker!r}"
+            )
+
+
+METHODS = Registry("method", "calmoe.methods", PACKAGED, _check_new)
 """All methods by name: `register(card)` adds one."""
 
 
