@@ -32,6 +32,7 @@ from calmoe.auditing.sections.calibration import equal_masses
 from calmoe.auditing.statistics.gaps import GRID, smooth, smoothing
 from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.auditing.target.predict import predict_target
+from calmoe.defaults import BINS
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS, World, multiclass
@@ -136,7 +137,7 @@ def judge(name: str, rows: int, seed: int) -> dict[str, float]:
         )
     for kind in ("indicator", "hat"):
         found = auditors(seen, kind=kind)
-        moments = world.moments(world.routing[:, :, None] * levels(world.confidence, 15, kind)[:, None, :])
+        moments = world.moments(world.routing[:, :, None] * levels(world.confidence, BINS, kind)[:, None, :])
         result[kind] = not ((found.low > moments + 1e-9) | (found.high < moments - 1e-9)).any()
     return result
 

@@ -4,6 +4,7 @@ import torch
 
 from calmoe import worlds
 from calmoe.auditing import Configurations
+from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
@@ -42,7 +43,7 @@ def test_the_event_may_be_one_class():
 def test_its_bins_are_those_of_the_metrics():
     given = predictions(n=500)
     found = Configurations.of(given)
-    sums = np.bincount(found.bins(15), found.residual, minlength=15)
+    sums = np.bincount(found.bins(BINS), found.residual)
     assert np.abs(sums).sum() / 500 == pytest.approx(ece(given.output.probs, given.labels))
 
 
@@ -74,7 +75,7 @@ def test_a_sampled_world_gives_back_its_configurations():
     given = world.sample(300, seed=0)
     drawn, found = given.groups["configuration"], Configurations.of(given)
     assert np.allclose(found.confidence, world.confidence[drawn])
-    assert (found.bins(15) == world.bins(15)[drawn]).all()
+    assert (found.bins(BINS) == world.bins()[drawn]).all()
     assert (found.leading == world.region[drawn]).all()
 
 

@@ -8,6 +8,7 @@ import relplot
 import torch
 from torchmetrics.functional.classification import multiclass_calibration_error
 
+from calmoe.defaults import BINS
 from calmoe.metrics import (
     accuracy,
     adaptive_ece,
@@ -57,8 +58,8 @@ def test_ece_is_its_definition_on_and_between_the_edges(dtype):
 @pytest.mark.parametrize("seed", range(10))
 def test_ece_agrees_with_torchmetrics_away_from_the_edges(draw, seed):
     probs, labels = (torch.as_tensor(array) for array in draw(seed))
-    assert (probs.amax(1) * 15 % 1).min() > 1e-9  # theirs has float32 edges, and a bin of its own for 1.0
-    theirs = multiclass_calibration_error(probs, labels, 5, n_bins=15, norm="l1")
+    assert (probs.amax(1) * BINS % 1).min() > 1e-9  # theirs has float32 edges, and a bin of its own for 1.0
+    theirs = multiclass_calibration_error(probs, labels, 5, n_bins=BINS, norm="l1")
     assert ece(probs, labels) == pytest.approx(theirs.item(), abs=1e-6)
 
 
@@ -100,10 +101,10 @@ def test_adaptive_ece_splits_mass_and_keeps_ties_together():
 
 
 def test_equal_weights_of_any_size_are_the_same_bins(draw):
-    probs, labels = draw(3, rows=30)
+    probs, labels = draw(3, rows=2 * BINS)
     for weight in (0.1, 1 / 3, 1.0, 7.0):
-        table = reliability(probs, labels, np.full(30, weight), equal="mass")
-        assert table.count.tolist() == [2] * 15
+        table = reliability(probs, labels, np.full(2 * BINS, weight), equal="mass")
+        assert table.count.tolist() == [2] * BINS
 
 
 def test_proper_scores_are_their_definitions(sample):

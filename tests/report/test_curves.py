@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from calmoe.calibration import PerExpertTemperature, Temperature
+from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.experiments.evaluation import as_method_reads
 from calmoe.metrics import accuracy, ece
@@ -43,7 +44,7 @@ def test_reliability_adds_up_to_the_metrics(numbers, probs, view, part):
     assert table["ece"] == pytest.approx(ece(probs[view][mask], LABELS[mask]))
     assert np.nansum(share * right) == pytest.approx(accuracy(probs[view][mask], LABELS[mask]))
     assert sum(table["count"]) == mask.sum() == numbers["rows"][part]
-    assert len(table["count"]) == 15
+    assert len(table["count"]) == BINS
 
 
 def test_an_empty_bin_is_none_and_json_needs_no_nan(numbers):

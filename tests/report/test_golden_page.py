@@ -7,6 +7,7 @@ import os
 import re
 from html import unescape
 from pathlib import Path
+from zlib import crc32
 
 from calmoe.experiments.run import Run
 from calmoe.experiments.spec import load_preset, narrowed
@@ -24,6 +25,11 @@ SESSION = {
 }  # fmt: skip
 
 
+def place_of(column):
+    """A number below 20 that the name of the column decides, whatever other columns there are."""
+    return crc32(column.encode()) % 20
+
+
 def made_up_run():
     """CIFAR-10H, three methods and seeds under both protocols: numbers that nobody measured."""
     protocols, methods, seeds = ("corrected", "published"), ("vanilla", "mocae", "robust"), (42, 43, 44)
@@ -32,8 +38,8 @@ def made_up_run():
         {"method": method, "seed": seed, "protocol": protocol, "n": 10_000, "n_hard": 300}
         | {"temperature": 1.5, "temperature_status": "optimum" if protocol == "corrected" else "published"}
         | {
-            column: round(0.1 + 0.01 * place + 0.02 * len(method) + 0.003 * (seed - 42) ** 2, 6)
-            for place, column in enumerate(COLUMNS)
+            column: round(0.1 + 0.01 * place_of(column) + 0.02 * len(method) + 0.003 * (seed - 42) ** 2, 6)
+            for column in COLUMNS
         }
         for protocol in protocols
         for method in methods

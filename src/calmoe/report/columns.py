@@ -67,8 +67,8 @@ COLUMNS = {
 def columns_in(table: str) -> tuple[str, ...]:
     """The columns of a table, from left to right.
 
-    >>> columns_in("targets paired")
-    ('accuracy', 'ece', 'ece_ts', 'nll_ts', 'brier_ts')
+    >>> columns_in("paper")
+    ('accuracy', 'hard_accuracy', 'ece', 'ece_ts', 'hard_ece', 'hard_ece_ts')
     """
     columns = [column for column in COLUMNS.values() if table in column.tables]
     order = ORDERS.get(table, KINDS)

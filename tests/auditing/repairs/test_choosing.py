@@ -14,13 +14,14 @@ from calmoe.auditing.repairs.choosing import FOLDS, Rows, Rule, choose, judge, l
 from calmoe.auditing.repairs.measures import Candidate, Compared
 from calmoe.auditing.repairs.repair import recommend
 from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.defaults import BINS
 from calmoe.metrics import ece, nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import multiclass
 
 
 def rows_of(predictions, of="top"):
-    return Rows(predictions.output, predictions.labels, of, 15)
+    return Rows(predictions.output, predictions.labels, of, BINS)
 
 
 def answers(losses, confidence=0.7, outcomes=None):
@@ -41,7 +42,7 @@ def test_answers_are_those_of_the_metrics():
         probs = fitted.transform(sample).output.probs
         assert seen.loss.mean() == pytest.approx(nll(probs.log(), sample.labels), rel=1e-6), variant
         assert seen.right.mean() == pytest.approx(float((probs.argmax(1) == sample.labels).double().mean()))
-        gaps = np.bincount(seen.bins(15), seen.outcome - seen.confidence)
+        gaps = np.bincount(seen.bins(BINS), seen.outcome - seen.confidence)
         assert np.abs(gaps).sum() / 700 == pytest.approx(ece(probs, sample.labels), abs=1e-9)
         one = answer(fitted, sample.output, sample.labels, of=2)
         np.testing.assert_allclose(one.confidence, probs[:, 2].double())

@@ -6,6 +6,7 @@ import pytest
 from calmoe import worlds
 from calmoe.auditing import Configurations, auditors
 from calmoe.auditing.sections.auditors import levels
+from calmoe.defaults import BINS
 from calmoe.metrics.binned import width_bins
 from calmoe.worlds import WORLDS
 from sizes import at_size, least
@@ -56,7 +57,7 @@ def test_one_expert_is_the_reliability_diagram():
     world = worlds.miscalibrated(0, experts=1)
     found = Configurations.of(world.sample(4000, seed=0))
     result = auditors(found)
-    sums = np.bincount(found.bins(15), found.residual, minlength=15) / 4000
+    sums = np.bincount(found.bins(BINS), found.residual, minlength=BINS) / 4000
     assert np.allclose(result.moments[0], sums)
     assert result.found.any()
 
@@ -68,7 +69,7 @@ def test_intervals_hold_together_over_random_worlds(name):
     for seed in range(times):
         world = WORLDS[name](seed)
         result = auditors(Configurations.of(world.sample(5000, seed=1000 + seed)))
-        true = world.moments(world.routing[:, :, None] * levels(world.confidence, 15)[:, None, :])
+        true = world.moments(world.routing[:, :, None] * levels(world.confidence, BINS)[:, None, :])
         told = ~np.isnan(result.low)
         covered += ((result.low <= true) & (true <= result.high))[told].all()
     assert covered >= least(times)

@@ -10,6 +10,7 @@ from calmoe import worlds
 from calmoe.auditing import Configurations, certificates, fragility
 from calmoe.auditing.statistics.tilting import tilt
 from calmoe.auditing.statistics.worst_case import bernstein, tail, worst, worst_signed
+from calmoe.defaults import BINS
 from calmoe.objectives import cvar, entropic_risk
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
@@ -42,7 +43,7 @@ def test_no_reweighting_of_the_rows_exceeds_the_certificates(seed, sharpness):
     """Any density, its own KL as the radius."""
     random = np.random.default_rng(seed)
     configurations = Configurations.of(worlds.miscalibrated(seed % 7).sample(300, seed=seed % 1000))
-    residual, index = configurations.residual, configurations.bins(15)
+    residual, index = configurations.residual, configurations.bins(BINS)
     density = np.exp(sharpness * (random.normal(size=300) + random.choice([-2, 2]) * residual))
     density /= density.mean()
     found = certificates(configurations, radii=(divergence(density),))
@@ -102,7 +103,7 @@ def test_the_sandwich_demonstrated_true_certified(name, seed):
         assert found.tail[i].value <= found.squared.risk[i].value + 1e-9  # the bridge, Γ = e^ε
         assert found.tail[i].high >= found.tail[i].value
     assert found.signed.ece[0].value == pytest.approx(
-        np.abs(np.bincount(configurations.bins(15), configurations.residual)).sum() / 4000
+        np.abs(np.bincount(configurations.bins(BINS), configurations.residual)).sum() / 4000
     )
     for part in (found.signed, found.squared):
         assert (np.diff([point.high for point in part.ece]) >= 0).all()

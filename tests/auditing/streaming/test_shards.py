@@ -11,6 +11,7 @@ from calmoe.auditing.streaming.files import merge_files, shard_file
 from calmoe.auditing.streaming.run import pass_over
 from calmoe.auditing.streaming.shards import Place, Shard, Task, _digest
 from calmoe.auditing.streaming.source import Source
+from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.formats import Columns
 from calmoe.tensor_files import read_tensors
@@ -41,7 +42,7 @@ def folder(parts, tmp_path):
 
 def test_what_was_written_is_what_is_read(folder):
     source = Source(sorted(folder.glob("*.parquet")), Columns())
-    task = Task.on(source, of="top", bins=15, seed=0, most=30)
+    task = Task.on(source, of="top", bins=BINS, seed=0, most=30)
     shard = pass_over(source, task, Place(2, 3))
     shard.save(folder / "again.sums")
     read = Shard.load(folder / "again.sums")
@@ -79,7 +80,7 @@ def test_a_shard_missing_or_twice_is_refused(folder):
     ("options", "said"),
     [
         (["--shard", "2/4"], "one of 4, not of 3"),
-        (["--shard", "2/3", "--bins", "10"], "--bins is 10, not 15"),
+        (["--shard", "2/3", "--bins", "7"], f"--bins is 7, not {BINS}"),
         (["--shard", "2/3", "--of", "1"], "--of is 1, not top"),
         (["--shard", "2/3", "--seed", "1"], "--seed is 1, not 0"),
         (["--shard", "2/3", "--sample", "1000"], "--sample is 1000, not 200000"),

@@ -18,6 +18,7 @@ from calmoe.auditing.sections.skill import skill
 from calmoe.auditing.streaming.run import pass_over, report_on
 from calmoe.auditing.streaming.shards import Place, Task, merged
 from calmoe.auditing.streaming.source import Source
+from calmoe.defaults import BINS
 from calmoe.formats import Columns
 from calmoe.metrics import ece
 from calmoe.mixture import MixtureOutput
@@ -48,7 +49,7 @@ def close(one, other, at="report"):
 
 def streamed(paths, *, most, of="top", shards=1, rows=500, columns=None, level=0.95):
     source = Source(paths, columns or Columns(), most=rows)
-    task = Task.on(source, of=of, bins=15, seed=0, most=most)
+    task = Task.on(source, of=of, bins=BINS, seed=0, most=most)
     parts = [(str(i), pass_over(source, task, Place(i, shards))) for i in range(1, shards + 1)]
     return report_on(merged(parts), level=level)
 

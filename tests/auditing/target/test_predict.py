@@ -25,6 +25,7 @@ from calmoe.auditing.target.scores import _binned
 from calmoe.auditing.target.shift import Shift
 from calmoe.calibration import ShiftedTemperature, Temperature
 from calmoe.commands import app
+from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
 from calmoe.mixture import MixtureOutput, combine
@@ -494,7 +495,7 @@ def test_intervals_cover_and_the_test_keeps_its_level_for_who_knows(name, known)
         ratio = SimpleNamespace(weights=weights)
         shift = Shift(
             source=samples[0], target=samples[1], here=here, there=there, ratio=ratio, learned=learned,
-            of="top", bins=15, level=0.95,
+            of="top", bins=BINS, level=0.95,
         )  # fmt: skip
         predicted = _binned(shift)["ece"]
         covered += predicted.low <= target.ece() <= predicted.high
