@@ -4,7 +4,7 @@ PACS, Office-Home, VLCS, TerraIncognita and DomainNet come in this layout. Rows 
 and class by class, both by name: the order in which the paper's code reads them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,18 +54,8 @@ def leave_one_out(
     `corrected` validates on a tenth of every class in every domain, `published` on the last tenth of rows.
     """
     augmented = check_protocol(protocol) == "published"
-    if not target:
-        raise InputError(f"{name} needs a domain to test on: give --target, one of {', '.join(layout)}")
-    if target in empty_folders(root):
-        raise InputError(f"{root / target} {NO_IMAGES}: give another --target, one of {', '.join(layout)}")
-    check_known(f"domain of {root}", target, layout)
-    classes = sorted({label for images in layout.values() for label in images})
-    if len(classes) < 2:
-        raise InputError(
-            f"{root} needs at least two classes, in folders DIR/domain/class: found {classes[0]}"
-        )
+    classes = _checked_classes(name, root, layout, target)
     sources = [domain for domain in layout if domain != target]
-    _check_learnable(root, target, layout, {label for domain in sources for label in layout[domain]})
     labels = {domain: _labels(images, classes) for domain, images in layout.items()}
     pool, origin = np.concatenate([labels[d] for d in sources]), _origin([len(labels[d]) for d in sources])
     few = f"{root} has too few images for validation: {len(pool)} outside of {target}"
@@ -78,16 +68,7 @@ def leave_one_out(
     )
     if not len(validation):
         raise InputError(f"{few}, each alone in its class and domain: at least two are needed there")
-    pixels = [np.empty((len(rows), size, size, 3), np.uint8) for rows in (train, validation)]
-    seen: dict[str, set[str]] = {}
-    first = 0
-    for domain in sources:  # one at a time, each image copied once: all of them may fill the memory
-        images, digests = decoded(root, domain, _files(layout, domain), size)
-        seen[domain] = set(digests)
-        for rows, into in zip((train, validation), pixels, strict=True):
-            start, end = np.searchsorted(rows, [first, first + len(images)])
-            np.take(images, rows[start:end] - first, axis=0, out=into[start:end], mode="clip")
-        first += len(images)
+    pixels, seen = _decoded_parts(root, layout, sources, (train, validation), size)
     tested, digests = decoded(root, target, _files(layout, target), size)
 
     def split(rows: np.ndarray, pixels: np.ndarray) -> Split:
@@ -117,6 +98,23 @@ def leave_one_out(
     )
 
 
+def _checked_classes(name: str, root: Path, layout: Layout, target: str) -> list[str]:
+    """The classes of all domains, by name; refused where nothing can be trained for the target."""
+    if not target:
+        raise InputError(f"{name} needs a domain to test on: give --target, one of {', '.join(layout)}")
+    if target in empty_folders(root):
+        raise InputError(f"{root / target} {NO_IMAGES}: give another --target, one of {', '.join(layout)}")
+    check_known(f"domain of {root}", target, layout)
+    classes = sorted({label for images in layout.values() for label in images})
+    if len(classes) < 2:
+        raise InputError(
+            f"{root} needs at least two classes, in folders DIR/domain/class: found {classes[0]}"
+        )
+    learned = {label for domain, images in layout.items() if domain != target for label in images}
+    _check_learnable(root, target, layout, learned)
+    return classes
+
+
 def _check_learnable(root: Path, target: str, layout: Layout, learned: set[str]) -> None:
     """Refuse a target with a class that no other domain has: it cannot be learned."""
     unknown = [label for label in layout[target] if label not in learned]
@@ -139,6 +137,26 @@ def _origin(counts: list[int]) -> np.ndarray:
 
 def _files(layout: Layout, domain: str) -> list[Path]:
     return [file for files in layout[domain].values() for file in files]
+
+
+def _decoded_parts(
+    root: Path, layout: Layout, sources: Sequence[str], parts: Sequence[np.ndarray], size: int
+) -> tuple[list[np.ndarray], dict[str, set[str]]]:
+    """The pixels of each part's rows, [n, H, W, C], and by domain the digests of its files.
+
+    A domain at a time, each image copied once: all of them may fill the memory.
+    """
+    pixels = [np.empty((len(rows), size, size, 3), np.uint8) for rows in parts]
+    seen: dict[str, set[str]] = {}
+    first = 0
+    for domain in sources:
+        images, digests = decoded(root, domain, _files(layout, domain), size)
+        seen[domain] = set(digests)
+        for rows, into in zip(parts, pixels, strict=True):
+            start, end = np.searchsorted(rows, [first, first + len(images)])
+            np.take(images, rows[start:end] - first, axis=0, out=into[start:end], mode="clip")
+        first += len(images)
+    return pixels, seen
 
 
 def _seen_before(target: str, digests: list[str], seen: dict[str, set[str]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ arrays. Callables are mere names here: the three that describe a NumPy array are
 """
 
 import pickletools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,19 @@ from calmoe.errors import InputError
 MARK = object()
 CODEC, NDARRAY, DTYPE = "_codecs encode", "numpy ndarray", "numpy dtype"
 RECONSTRUCT = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
-NUMBERS = ("BININT", "BININT1", "BININT2", "LONG1")
-BYTE_STRINGS = ("SHORT_BINSTRING", "BINSTRING")  # Python 2's str
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+PUSHED: Mapping[str, Callable[[Any], Any]] = {  # by opcode, what its argument puts onto the stack
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"), lambda argument: argument),
+    # Python 2's str
+    **dict.fromkeys(("SHORT_BINSTRING", "BINSTRING"), lambda argument: argument.encode("latin-1")),
+    "NONE": lambda _: None,
+    "NEWTRUE": lambda _: True,
+    "NEWFALSE": lambda _: False,
+    "MARK": lambda _: MARK,
+    "EMPTY_DICT": lambda _: {},
+    "EMPTY_LIST": lambda _: [],
+    "EMPTY_TUPLE": lambda _: (),
+}
+PUTS, GETS = ("BINPUT", "LONG_BINPUT"), ("BINGET", "LONG_BINGET")
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 IGNORED = ("PROTO", "STOP")
 MOST_BYTES = 2**30  # of a file; CIFAR-10's have 31 MB
@@ -67,52 +77,46 @@ def _interpret(content: bytes) -> Any:
         if count == MOST_OPCODES:
             raise Refused(f"it has more than {MOST_OPCODES:,} opcodes")
         name = opcode.name
-        if name in NUMBERS or name == "BINUNICODE":
-            stack.append(argument)
-        elif name in BYTE_STRINGS:
-            stack.append(argument.encode("latin-1"))
-        elif name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
-        elif name == "MARK":
-            stack.append(MARK)
-        elif name == "EMPTY_DICT":
-            stack.append({})
-        elif name == "EMPTY_LIST":
-            stack.append([])
-        elif name == "EMPTY_TUPLE":
-            stack.append(())
-        elif name in TUPLES:
-            stack[-TUPLES[name] :] = [tuple(stack[-TUPLES[name] :])]
-        elif name == "TUPLE":
-            stack.append(tuple(_since_mark(stack)))
-        elif name == "APPEND":
-            value = stack.pop()
-            stack[-1].append(value)
-        elif name == "APPENDS":
-            values = _since_mark(stack)
-            stack[-1].extend(values)
-        elif name == "SETITEM":
-            key, value = stack.pop(-2), stack.pop()
-            stack[-1][_key(key)] = value
-        elif name == "SETITEMS":
-            values = _since_mark(stack)
-            stack[-1].update(zip(map(_key, values[::2]), values[1::2], strict=True))
+        if name in PUSHED:
+            stack.append(PUSHED[name](argument))
         elif name == "GLOBAL":
             stack.append(_known(argument))
-        elif name == "REDUCE":
-            arguments = stack.pop()
-            stack.append(_described(stack.pop(), arguments))
-        elif name == "BUILD":
-            state = stack.pop()
-            stack.append(_built(stack.pop(), state))
+        elif name in PUTS:
+            memo[argument] = stack[-1]
+        elif name in GETS:
+            stack.append(memo[argument])
         elif name not in IGNORED:
-            raise Refused(f"it uses {name}")
+            _change(stack, name)
     (value,) = stack
     return value
+
+
+def _change(stack: list[Any], name: str) -> None:
+    """Make one value of those on top of the stack, as the opcode of this name says."""
+    if name in TUPLES:
+        stack[-TUPLES[name] :] = [tuple(stack[-TUPLES[name] :])]
+    elif name == "TUPLE":
+        stack.append(tuple(_since_mark(stack)))
+    elif name == "APPEND":
+        value = stack.pop()
+        stack[-1].append(value)
+    elif name == "APPENDS":
+        values = _since_mark(stack)
+        stack[-1].extend(values)
+    elif name == "SETITEM":
+        key, value = stack.pop(-2), stack.pop()
+        stack[-1][_key(key)] = value
+    elif name == "SETITEMS":
+        values = _since_mark(stack)
+        stack[-1].update(zip(map(_key, values[::2]), values[1::2], strict=True))
+    elif name == "REDUCE":
+        arguments = stack.pop()
+        stack.append(_described(stack.pop(), arguments))
+    elif name == "BUILD":
+        state = stack.pop()
+        stack.append(_built(stack.pop(), state))
+    else:
+        raise Refused(f"it uses {name}")
 
 
 def _since_mark(stack: list[Any]) -> list[Any]:
