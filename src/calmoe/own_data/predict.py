@@ -56,8 +56,8 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     names = [legible(path.relative_to(data) if data.is_dir() else path.name) for path in source.files]
     files = {"file": np.array(names)} if names else {}
     marks = {TAUGHT: taught} if taught.any() else {}
-    notes += _unknown_values(model, source)
     predictions = model.predictions(source.inputs, labels, files | source.groups | marks)
+    notes += _unknown_values(model, source)
     predictions = with_flattered_marked(predictions)
     predictions.save(out)
     if FLATTERED in predictions.metadata:
