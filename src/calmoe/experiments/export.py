@@ -70,8 +70,8 @@ def export(
     folders = [UNFINISHED, *(place.name for place in places.values())]
     with claimed(to, EXPORT, [f"{name}/{file}" for name in folders for file in FILES]):
         methods_left, seeds_left = {method for method, _ in left}, {seed for _, seed in left}
-        models = opened.read_models(seeds=seeds_left, methods=methods_left, pooled=views)
-        for model in models if left else ():
+        models = opened.read_models(seeds=seeds_left, methods=methods_left, pooled=views) if left else ()
+        for model in models:
             named = (model.method, model.seed)
             if named in left:
                 notes[named] = _write(model, places[named], seals[named])
