@@ -36,6 +36,17 @@ def test_who_knows_the_truth_attains_the_true_curve(name, seed):
         assert forced == pytest.approx(true, rel=0.02, abs=1e-3)
 
 
+@pytest.mark.parametrize("gap", [-0.5, 0.5])
+def test_expected_errors_that_hardly_differ_from_row_to_row_overflow_nothing(gap):
+    """As of a file of zeros and ones: each answer is off by a half, and a learned score moves little."""
+    score = gap + np.linspace(-2e-6, 2e-6, 400)
+    rows = Seen(score, np.full(400, 14), np.zeros(400, int), score, np.full(400, gap), np.zeros(400))
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        density, signs = informed(Past(rows, 15), rows, 0.1)
+    assert (density * signs[14] * gap).mean() == pytest.approx(0.5)
+    assert divergence(density) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_regions_are_reweighted_as_a_whole_and_attain_their_own_curve(seed):
     world = worlds.miscalibrated(seed, temperature=3.0)

@@ -112,7 +112,9 @@ def informed(
 
     spread = float(past.rows.expected.std())
     rate = np.sqrt(2 * radius) / spread if spread > 1e-6 else 0.0
-    up, down = (cells.sums(np.exp(sign * rate * cells.score)) for sign in (1, -1))
+    top = np.zeros(past.bins)  # of each bin: what both sums are divided by, so that neither overflows
+    np.maximum.at(top, cells.binned, np.abs(cells.score))
+    up, down = (cells.sums(np.exp(rate * (way * cells.score - top[cells.binned]))) for way in (1, -1))
     ones = np.ones(past.bins)
     signs = best_signs(np.stack([past.plain_signs, signs_of(up - down), ones, -ones]), push)
     return tilt(signs[now.binned] * now.expected, radius), signs
