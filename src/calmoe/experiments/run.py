@@ -15,7 +15,7 @@ from calmoe.experiments.sealing import digest_of
 from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import DIVERGED, HISTORY, METHOD_FILES, SPEC, WEIGHTS, RunFolder
 from calmoe.experiments.sweep import Point, Sweep, row_point
-from calmoe.methods import source
+from calmoe.methods import card, source
 from calmoe.predictions import Predictions
 from calmoe.render.wording import many
 from calmoe.threads import threads
@@ -218,7 +218,7 @@ class Run:
                 predictions = self.folder.predictions(planned.key)
                 reading = used_reading(predictions) if pooled else ""
                 validation, test, _ = read(planned.method, protocol, predictions, reading)
-                history = self.folder.history(planned.key)
+                history = _own_history(planned.method, self.folder.history(planned.key))
                 yield Model(planned.method, planned.seed, validation, test, history)
 
     @cached_property
@@ -284,3 +284,13 @@ def _predictions(files: dict[str, str]) -> dict[str, str]:
 
 def _files(added: Added) -> list[str]:
     return [f"{split}.safetensors" for split in {"test", *(VALIDATION[p] for p in added.protocols)}]
+
+
+def _own_history(method: str, history: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The history, without `negative_share` unless the method trains by the tilted mean.
+
+    Runs of an older version have it for the entropic risk too, whose weights q are never negative.
+    """
+    if card(method).objective == "tilted":
+        return history
+    return [{k: v for k, v in entry.items() if k != "negative_share"} for entry in history]
