@@ -19,7 +19,7 @@ from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
 from calmoe.auditing.presentation.comparison_page import comparison_page
 from calmoe.auditing.presentation.words import with_options
-from calmoe.auditing.target.checks import UnfitTarget
+from calmoe.auditing.target.checks import UnfitTarget, another_model
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
@@ -77,8 +77,15 @@ def audit_files(
         flattered = _flattered(predictions)
         if flattered:
             facts["take care"] = FLATTERY
+        doubts = {
+            role: note
+            for role, each in (("target", target), ("labelled target", labelled_target))
+            if each is not None and (note := another_model(predictions, each))
+        }
+        facts |= {f"take care with the {role}": note for role, note in doubts.items()}
         page = None if out is None else report.save(out, facts)
         lines = [f"{path}: {note}" for path, note in notes.values()]
+        lines += [f"{files[role]}: {note}" for role, note in doubts.items()]
         if target is not None and target.labels is not None:
             command = with_options(f"calmoe audit {shlex.quote(str(paths[1]))}", columns.words)
             lines.append(f"{paths[1]}: it has labels, so {command} judges it directly")

@@ -437,6 +437,26 @@ def test_the_command_predicts_for_a_target(tmp_path):
     assert alone.exit_code == 2
 
 
+@pytest.mark.usefixtures("hasty")
+def test_predictions_of_another_model_are_noted(tmp_path):
+    samples = {
+        "source": replace(WORLD.sample(400, seed=0), metadata={"method": "vanilla", "seed": 42}),
+        "other": replace(ELSEWHERE.sample(200, seed=0), metadata={"method": "robust", "seed": 42}),
+        "same": replace(ELSEWHERE.sample(200, seed=1), metadata={"method": "vanilla", "split": "test"}),
+    }
+    for name, rows in samples.items():
+        replace(rows, labels=rows.labels if name == "source" else None).save(tmp_path / f"{name}.safetensors")
+    source, other, same = (str(tmp_path / f"{name}.safetensors") for name in samples)
+    result = CliRunner().invoke(app, ["audit", source, "--target", other, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    note = "another model's predictions: method 'robust', and 'vanilla' in the source"
+    assert note in " ".join(result.output.split())
+    origin = json.loads((tmp_path / "out/audit.json").read_text())["origin"]
+    assert note in origin["take care with the target"]
+    result = CliRunner().invoke(app, ["audit", source, "--target", same])
+    assert "another model" not in result.output
+
+
 @pytest.mark.parametrize(
     ("target", "labelled", "why"),
     [

@@ -5,11 +5,13 @@ import torch
 
 from calmoe.auditing.target.assumption import FEWEST_LABELLED
 from calmoe.auditing.target.density import FEWEST_ROWS
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
 MARKS = (9, 6)  # digits after the point of a row's mark: in one format, and where formats mostly agree
+SAYS_WHICH = ("dataset", "target", "protocol", "method", "seed", "temperature", "calibrator", "experts")
+"""Metadata that are the same in all predictions of one model."""
 MOST_SHARED = 0.5  # the largest share of a target's rows that may be rows of the source
 
 
@@ -35,6 +37,23 @@ def check_target(source: Predictions, target: Predictions, role: str = "target")
     why = _why_unfit(source, target, role)
     if why is not None:
         raise UnfitTarget(role, why)
+
+
+def another_model(source: Predictions, target: Predictions) -> str | None:
+    """A note where the metadata of both say that they are of different models; None where they do not.
+
+    >>> one, other = (Predictions.from_probs(np.eye(2), metadata={"seed": seed}) for seed in (42, 43))
+    >>> another_model(one, other)
+    "these look like another model's predictions: seed 43, and 42 in the source; nothing here holds for them"
+    """
+    ours, theirs = source.metadata, target.metadata
+    for name in SAYS_WHICH:
+        if name in ours and name in theirs and ours[name] != theirs[name]:
+            return (
+                f"these look like another model's predictions: {name} {shown(theirs[name])}, and "
+                f"{shown(ours[name])} in the source; nothing here holds for them"
+            )
+    return None
 
 
 def _why_unfit(source: Predictions, target: Predictions, role: str) -> str | None:
