@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
 from calmoe.auditing import (
     Configurations,
@@ -35,14 +35,17 @@ from calmoe.auditing.target.predict import predict_target
 from calmoe.defaults import BINS
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
-from calmoe.worlds import WORLDS, World, multiclass
+from calmoe.worlds import WORLDS, World, cancellation, multiclass
 from calmoe.worlds.binary import broken, confident, shifted
 from calmoe.worlds.finite import Finite
+from calmoe.worlds.multiclass import Multiclass
 
 Judge = Callable[[str, int, int], dict[str, float]]
 RADII = (0.0, 0.01, 0.05, 0.1, 0.3)
 QUOTED = RADII.index(0.1)
 KNOWN: dict[str, Callable[[int], Finite]] = {**WORLDS, "confident": confident, **multiclass.WORLDS}
+BY_CLASS = {name: make for name, make in cancellation.WORLDS.items() if name.startswith("by class")}
+TARGETS: dict[str, Callable[[int], World | Multiclass]] = {**WORLDS, **BY_CLASS}
 COLUMNS = {
     "ece": "ECE",
     "adaptive": "ECE, bins of equal mass",
@@ -276,8 +279,8 @@ TARGET_COLUMNS = {
 
 def judge_target(epsilon: float, labels: int, name: str, rows: int, seed: int) -> dict[str, float]:
     """What held of one random world's predictions for a random shift of KL ε; power in every tenth world."""
-    world = WORLDS[name](seed)
-    target = shifted(world, seed, epsilon) if epsilon else world
+    world = TARGETS[name](seed)
+    target = _elsewhere(world, seed, epsilon) if epsilon else world
     source, there = world.sample(rows, seed=2_000_000 + seed), target.sample(2000, seed=3_000_000 + seed)
     there = replace(there, labels=None)
     few = target.sample(labels, seed=4_000_000 + seed)
@@ -305,16 +308,32 @@ def judge_target(epsilon: float, labels: int, name: str, rows: int, seed: int) -
         estimate.high - estimate.low for estimate in (found.predicted.accuracy, found.predicted.ece)
     )
     if seed % 10 == 0:
-        other = predict_target(source, there, broken(target, 0.1).sample(labels, seed=5_000_000 + seed))
+        other = predict_target(source, there, _broken(target).sample(labels, seed=5_000_000 + seed))
         assert other.plausibility is not None
         result["power"] = other.plausibility.p_value < 0.05
     return result
 
 
-def _tempered_ece(world: World, temperature: float) -> float:
+def _elsewhere(world: World | Multiclass, seed: int, epsilon: float) -> World | Multiclass:
+    if isinstance(world, Multiclass):
+        return multiclass.shifted(world, seed, epsilon)
+    return shifted(world, seed, epsilon)
+
+
+def _broken(world: World | Multiclass) -> World | Multiclass:
+    """The same rows, right less often by 0.1."""
+    if isinstance(world, Multiclass):
+        return multiclass.with_correct(world, np.maximum(world.correct - 0.1, 0.01))
+    return broken(world, 0.1)
+
+
+def _tempered_ece(world: World | Multiclass, temperature: float) -> float:
     """The exact ECE after a temperature."""
-    mixture = expit(logit(world.mixture) / temperature)
-    return replace(world, experts=np.repeat(mixture[:, None], world.routing.shape[1], axis=1)).ece()
+    if isinstance(world, Multiclass):
+        mixture = softmax(np.log(world.mixture) / temperature, axis=1)[:, None]
+    else:
+        mixture = expit(logit(world.mixture) / temperature)[:, None]
+    return replace(world, experts=np.repeat(mixture, world.routing.shape[1], axis=1)).ece()
 
 
 def targets(
@@ -364,10 +383,10 @@ def main() -> None:
     parser.add_argument("--kl", type=float, default=0.3, help="of the target's shift")
     parser.add_argument("--labels", type=int, default=300, help="of the target, for the test")
     parser.add_argument(
-        "--kinds", nargs="+", choices=KNOWN, metavar="KIND", help="of worlds; all if not given"
+        "--kinds", nargs="+", choices=KNOWN | TARGETS, metavar="KIND", help="of worlds; all if not given"
     )
     given = parser.parse_args()
-    known = WORLDS if given.target or given.repair else KNOWN
+    known = TARGETS if given.target else WORLDS if given.repair else KNOWN
     names = [name for name in known if name in (given.kinds or known)]
     where = (names, given.worlds, given.rows, given.processes, given.first)
     if given.speed:

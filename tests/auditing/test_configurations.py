@@ -56,9 +56,10 @@ def test_what_can_be_read_off():
     assert np.allclose(found.disagreement, [0, 0.2], atol=1e-6)
     assert np.allclose(found.dissent, [-0.2, 0.0], atol=1e-6)
     assert found.leading.tolist() == [0, 0]
-    assert found.scalars().shape == (2, 9)
+    assert found.scalars().shape == (2, 8)
     assert found.features().numbers.shape == (2, 8)
     assert found.features().categories.tolist() == [[0, 0], [0, 0]]
+    assert np.array_equal(found.features().table()[:, :8], found.scalars())
     with pytest.raises(InputError, match="carry no labels"):
         found.residual  # noqa: B018
 

@@ -7,10 +7,11 @@ from calmoe.auditing import Configurations, aggregate, fragility, hidden
 from calmoe.auditing.sections import calibration
 from calmoe.auditing.statistics.estimates import NONE
 from calmoe.auditing.statistics.sequential import learn
-from calmoe.metrics import ece
-from calmoe.worlds import multiclass
+from calmoe.metrics import brier_score, ece, nll
+from calmoe.worlds import cancellation, multiclass
 from oracle import oracle
 from sizes import at_size, least, most
+from strategies import divergence
 
 SEEDS = range(5)
 
@@ -48,6 +49,24 @@ def test_samples_follow_the_world_and_the_event_is_the_top_label():
     assert np.abs(found - world.correct).max() < 0.1
     assert np.allclose(seen.confidence, world.confidence[drawn])
     assert ece(given.output.probs, given.labels) == pytest.approx(world.ece(), abs=0.01)
+
+
+def test_scores_are_those_of_the_rows():
+    world = multiclass.miscalibrated(1)
+    given = world.sample(200_000, seed=0)
+    assert nll(given.output.log_probs, given.labels) == pytest.approx(world.nll, abs=0.02)
+    assert brier_score(given.output.probs, given.labels) == pytest.approx(world.brier, abs=0.01)
+
+
+def test_a_shifted_world_keeps_its_truth_has_the_radius_and_other_classes():
+    world = cancellation.by_class(3, experts=1, classes=3)
+    target = multiclass.shifted(world, 3, 0.25)
+    density = target.probability / world.probability
+    assert divergence(density, world.probability) == pytest.approx(0.25, abs=1e-6)
+    assert (target.truth == world.truth).all()
+    predicted = world.mixture.argmax(axis=1)
+    before, after = (np.bincount(predicted, each.probability) for each in (world, target))
+    assert np.abs(after - before).max() > 0.2
 
 
 @pytest.mark.slow

@@ -26,6 +26,10 @@ class Features(NamedTuple):
     numbers: np.ndarray  # [N, F] float32
     categories: np.ndarray  # [N, G] int
 
+    def table(self) -> np.ndarray:
+        """Both side by side, the categories last. [N, F + G] float32"""
+        return np.concatenate([self.numbers, self.categories.astype(np.float32)], axis=1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Configurations:
@@ -167,15 +171,8 @@ class Configurations:
         return self.experts.mean(axis=1) - self.confidence
 
     def scalars(self) -> np.ndarray:
-        """r, f_k, f, entropy, disagreement, dissent, leading expert: S without the vectors. [N, 2K + 5]
-
-        Of one expert only f, [N, 1]: what it said before a temperature is in some formats and not in others.
-        """
-        if self.num_experts == 1:
-            return self.confidence[:, None].astype(np.float32)
-        derived = np.stack(
-            [self.confidence, self.entropy, self.disagreement, self.dissent, self.leading], axis=1
-        )
+        """r, f_k, f, entropy, disagreement and dissent: S without the vectors, in numbers. [N, 2K + 4]"""
+        derived = np.stack([self.confidence, self.entropy, self.disagreement, self.dissent], axis=1)
         return np.concatenate([self.routing, self.experts, derived.astype(np.float32)], axis=1)
 
     def own_features(self) -> Features:
@@ -184,10 +181,13 @@ class Configurations:
         return Features(np.concatenate(numbers, axis=1), self.predicted[:, None])
 
     def features(self) -> Features:
-        """The whole configuration S: `own_features`, `scalars` and the experts' vectors."""
+        """The whole configuration S: `own_features`, `scalars`, the experts' vectors, the leading expert.
+
+        Of one expert `own_features`: what it said before a temperature is in some formats and not in others.
+        """
         if self.num_experts == 1:
             return self.own_features()
-        numbers = [self.vector, self.vectors, self.scalars()[:, :-1]]
+        numbers = [self.vector, self.vectors, self.scalars()]
         return Features(np.concatenate(numbers, axis=1), np.stack([self.predicted, self.leading], axis=1))
 
     @property

@@ -89,11 +89,6 @@ class World(Finite):
         f, m = self.mixture, self.truth
         return float(2 * self.probability @ (m * (1 - f) ** 2 + (1 - m) * f**2))
 
-    def reweighted(self, density: np.ndarray) -> "World":
-        """The same configurations and m(s), with P(s) times a `density` [M]: what the paper calls a shift."""
-        mass = self.probability * density
-        return replace(self, probability=mass / mass.sum())
-
     def sample(self, rows: int, seed: int) -> Predictions:
         random = np.random.default_rng(seed)
         drawn = random.choice(len(self.probability), size=rows, p=self.probability)

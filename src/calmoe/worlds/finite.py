@@ -1,8 +1,9 @@
 """The base of all worlds: finitely many configurations, whose ECEs and worst cases are known exactly."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import Self
 
 import numpy as np
 import torch
@@ -91,6 +92,11 @@ class Finite(ABC):
     def routing_adds(self) -> float:
         """E|m(S) − m(V)|: by how much configurations with the same vector differ."""
         return float(self.probability @ np.abs(self.gap - self.visible_gap))
+
+    def reweighted(self, density: np.ndarray) -> Self:
+        """The same configurations and m(s), with P(s) times a `density` [M]: what the paper calls a shift."""
+        mass = self.probability * density
+        return replace(self, probability=mass / mass.sum())
 
     def bins(self, bins: int = BINS) -> np.ndarray:
         """Which of `bins` of equal width each confidence is in. [M]"""

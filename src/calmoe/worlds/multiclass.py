@@ -6,11 +6,12 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from calmoe.auditing.statistics.tilting import tilt
 from calmoe.defaults import BINS
 from calmoe.metrics.binned import width_bins
 from calmoe.predictions import Predictions
@@ -40,6 +41,17 @@ class Multiclass(Finite):
     def own(self, expert: int) -> tuple[np.ndarray, np.ndarray]:
         own = self.experts[:, expert]
         return own.max(axis=1), _at(self.truth, own.argmax(axis=1))
+
+    @property
+    def nll(self) -> float:
+        """E[−log f_Y]."""
+        return float(-self.probability @ (self.truth * np.log(self.mixture)).sum(axis=1))
+
+    @property
+    def brier(self) -> float:
+        """E Σ_c (p_c − 1[Y = c])²."""
+        squares = (self.mixture**2).sum(axis=1) + 1 - 2 * (self.truth * self.mixture).sum(axis=1)
+        return float(self.probability @ squares)
 
     def classwise_ece(self, bins: int = BINS) -> float:
         gap = self.probability[:, None] * (self.truth - self.mixture)
@@ -117,9 +129,20 @@ def with_correct(world: Multiclass, correct: np.ndarray) -> Multiclass:
     predicted = mixture.argmax(axis=1)
     truth = mixture * ((1 - correct) / (1 - world.confidence))[:, None]
     truth[rows, predicted] = correct
-    return Multiclass(
-        probability=world.probability, routing=world.routing, experts=world.experts, truth=truth
-    )
+    return replace(world, truth=truth)
+
+
+def shifted(world: Multiclass, seed: int, epsilon: float = 0.2) -> Multiclass:
+    """The world under a random reweighting of KL ε towards some classes; f and r matter half as much."""
+    random, predicted = np.random.default_rng(seed), world.mixture.argmax(axis=1)
+    favour = random.normal(size=world.mixture.shape[1:])[predicted]
+    others = np.column_stack([world.confidence, world.routing])
+    others = others[:, np.ptp(others, axis=0) > 1e-9]
+    features = np.column_stack([favour, others])
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    direction = random.normal(size=others.shape[1])
+    weights = np.append(1.0, direction / np.linalg.norm(direction) / 2)
+    return world.reweighted(tilt(features @ weights, epsilon, world.probability))
 
 
 WORLDS: dict[str, Callable[[int], Multiclass]] = {

@@ -30,12 +30,13 @@ from calmoe.errors import InputError
 from calmoe.metrics import brier_score, ece, nll
 from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
-from calmoe.worlds import WORLDS
+from calmoe.worlds import WORLDS, cancellation, multiclass
 from sizes import at_size, least, most, most_square
 from strategies import divergence, random_output
 
 WORLD = worlds.cancelling(0)
 ELSEWHERE = worlds.shifted(WORLD, 0, 0.3)
+BY_CLASS = ["by class, one expert", "by class", "by class, 100 classes"]
 
 
 @pytest.fixture(scope="module")
@@ -530,10 +531,22 @@ def test_intervals_cover_and_the_test_keeps_its_level_for_who_knows(name, known)
 @pytest.mark.parametrize("name", at_size(["cancelling"], ["cancelling", "miscalibrated"]))
 def test_intervals_cover_and_the_test_keeps_its_level_over_random_worlds(name):
     """Learning and all."""
-    times, covered, rejected, errors = at_size(1, 100), np.zeros(2), 0, []
+    judge_random_worlds(WORLDS[name], worlds.shifted, at_size(1, 100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", at_size(BY_CLASS[:2], BY_CLASS))
+def test_intervals_cover_where_the_predicted_class_tells_how_often_it_is_right(name):
+    """Learning and all: at equal confidence some classes are right less often, and the target has more of
+    them. Confidence alone would miss, with one expert as with several."""
+    judge_random_worlds(cancellation.WORLDS[name], multiclass.shifted, at_size(3, 60))
+
+
+def judge_random_worlds(make, shift, times):
+    covered, rejected, errors = np.zeros(2), 0, []
     for seed in range(times):
-        world = WORLDS[name](seed)
-        target = worlds.shifted(world, seed, 0.3)
+        world = make(seed)
+        target = shift(world, seed, 0.3)
         found = predict_target(
             world.sample(3000, seed=6_000_000 + seed),
             replace(target.sample(1500, seed=7_000_000 + seed), labels=None),
@@ -559,7 +572,7 @@ def test_the_tests_p_value_is_the_middle_one_of_three_splits():
     alone = []
     for seed in seeds(5, 3):
         ratio = density_ratio(here, there, seed=seed)
-        learned = cross_fitted(here.scalars(), there.scalars(), here.residual, ratio.fold, seed)
+        (learned,) = cross_fitted(here.features(), [there.features()], here.residual, ratio.fold, seed)
         alone.append(plausibility(there, learned.by_fold, here, learned.source, ratio).p_value)
     found = predict_target(source, target, seed=5).plausibility
     assert len({*alone}) == found.splits == 3

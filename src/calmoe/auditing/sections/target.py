@@ -198,10 +198,10 @@ def _page(target: Target, report: "AuditReport", pictures: Sequence[Picture]) ->
         tables.append(_test_table(target.plausibility))
     return PageSection(
         heading="The target without its labels",
-        how="What source labels say about the target if a configuration is right equally often in both; the "
-        "source's rows are weighted by how much commoner their configurations are in the target. Where "
-        "labels of the target exist they are shown beside it, and a small p-value says that the assumption "
-        "fails.",
+        how="What source labels say about the target if rows with the same probabilities (of the mixture, of "
+        "router and experts) are right equally often in both. The source's rows are weighted by how much "
+        "commoner such rows are in the target. Where labels of the target exist, they are shown beside it, "
+        "and a small p-value says that the assumption fails.",
         tables=tables,
         figures=pictures,
         notes=notes,

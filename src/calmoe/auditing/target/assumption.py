@@ -109,9 +109,9 @@ def over_splits(
     seed: int,
 ) -> Plausibility:
     """The first split's test with the p-value of several, each of which learns its own ratio and m − f."""
-    p_values, features, asked = [first.p_value], here.scalars(), labelled.scalars()
+    p_values, features, asked = [first.p_value], here.features(), [labelled.features()]
     for split_seed in seeds(seed, FEWER)[1:]:
         ratio = density_ratio(here, there, level=level, seed=split_seed)
-        learned = cross_fitted(features, asked, here.residual, ratio.fold, split_seed)
+        (learned,) = cross_fitted(features, asked, here.residual, ratio.fold, split_seed)
         p_values.append(plausibility(labelled, learned.by_fold, here, learned.source, ratio, level).p_value)
     return replace(first, p_value=one_p_value(p_values), splits=len(p_values))

@@ -10,15 +10,18 @@ suffice, since what one fold teaches another enters through that product only. T
 correction to what the mixture itself expects: Z − E_f[Z], zero if calibrated.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from calmoe.auditing.configurations import Features
 from calmoe.auditing.statistics.boosting import one_thread, small_trees
 from calmoe.auditing.statistics.estimates import RARE, Estimate, binned_means, mean, normal
 from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
 from calmoe.auditing.target.density import FOLDS
+from calmoe.auditing.target.reading import reading
 from calmoe.defaults import LEVEL
 
 
@@ -36,20 +39,23 @@ class CrossFitted:
 
 
 def cross_fitted(
-    source: np.ndarray, target: np.ndarray, values: np.ndarray, fold: np.ndarray, seed: int = 0
-) -> CrossFitted:
-    """Gradient boosting of the values [n] on the source's features [n, F], fold by fold."""
-    expected, answers = np.empty(len(values)), np.empty((FOLDS, len(target)))
+    source: Features, targets: Sequence[Features], values: np.ndarray, fold: np.ndarray, seed: int = 0
+) -> list[CrossFitted]:
+    """Gradient boosting of the values [n] on the source's features, fold by fold; of each target its own."""
+    table, asked = source.table(), [target.table() for target in targets]
+    expected, answers = np.empty(len(values)), [np.empty((FOLDS, len(rows))) for rows in asked]
     for k in range(FOLDS):
         others = np.random.default_rng(seed).permutation(np.flatnonzero(fold != k))[:MOST_TO_LEARN]
-        model = HistGradientBoostingRegressor(
+        boosting = HistGradientBoostingRegressor(
             learning_rate=0.1, max_iter=60, **small_trees(len(others), seed)
         )
+        model = reading(boosting, source)
         with one_thread():
-            model.fit(source[others], values[others])
-            expected[fold == k] = model.predict(source[fold == k])
-            answers[k] = model.predict(target)
-    return CrossFitted(source=expected, by_fold=answers)
+            model.fit(table[others], values[others])
+            expected[fold == k] = model.predict(table[fold == k])
+            for by_fold, rows in zip(answers, asked, strict=True):
+                by_fold[k] = model.predict(rows)
+    return [CrossFitted(source=expected, by_fold=by_fold) for by_fold in answers]
 
 
 def predicted_mean(

@@ -22,15 +22,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 from calmoe.arrays import UNSAVED
-from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.configurations import Configurations, Features
 from calmoe.auditing.statistics.boosting import one_thread, small_trees
 from calmoe.auditing.statistics.estimates import Estimate, normal, within
 from calmoe.auditing.statistics.sequential import MOST_TO_LEARN
+from calmoe.auditing.target.reading import reading
 from calmoe.defaults import LEVEL
 from calmoe.errors import InputError
 
 FOLDS, INNER = 4, 2
 FEWEST_ROWS = 100  # that each file needs
+FEW = 100  # different numbers in a column: a sum of constant weights, a tree's leaves
 DIGITS = 5  # after the point, in which float32 and float64 agree
 STILL, APART = 1e-3, 2e-3  # how far a constant moves within a file and between files in half precision
 FOR_SPLINES = 20_000  # rows that they learn from: splines have few parameters
@@ -99,11 +101,11 @@ def density_ratio(
         raise InputError(
             f"there are {few} rows in one of the files: their ratio needs at least {FEWEST_ROWS}"
         )
-    features = _alike(source.scalars(), target.scalars())
+    features = _alike(source.features(), target.features())
     which = np.repeat([0, 1], [n, len(target)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     fold, log_odds = np.empty(len(which), int), np.empty(len(which))
-    for k, (others, held) in enumerate(folds.split(features, which)):
+    for k, (others, held) in enumerate(folds.split(which, which)):
         fold[held] = k
         log_odds[held] = _log_odds(features, which, others, held, seed)
     ratios = np.exp(np.clip(log_odds, -30, 30)) * n / len(target)
@@ -129,39 +131,55 @@ def check_same(source: Configurations, target: Configurations) -> None:
         )
 
 
-def _alike(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Both files' features without digits in which only their formats differ.
+def _alike(source: Features, target: Features) -> Features:
+    """Both files' features, [n + N], without digits in which only their formats differ.
 
     Else a routing that is the same in all rows tells a file of float32 from one of decimal numbers. Columns
     count from their medians, so that no number is rounded up in one file and down in the other.
     """
-    files = source, target
-    still = np.all([np.ptp(features, axis=0) < STILL for features in files], axis=0)
-    apart = np.abs(np.median(source, axis=0) - np.median(target, axis=0))
-    both = np.concatenate(files)
+    files = source.numbers, target.numbers
+    still = np.all([np.ptp(numbers, axis=0) < STILL for numbers in files], axis=0)
+    apart = np.abs(np.subtract(*(np.median(numbers, axis=0) for numbers in files)))
+    snapped = [_snapped(*columns) for columns in zip(source.numbers.T, target.numbers.T, strict=True)]
+    both = np.concatenate([source.numbers, np.column_stack(snapped)])
     both = np.where(still & (apart < APART), 0.0, both - np.median(both, axis=0))
-    return np.round(both, DIGITS)
+    return Features(np.round(both, DIGITS), np.concatenate([source.categories, target.categories]))
+
+
+def _snapped(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The target's column, and where the source's has few values, the nearest of them if another precision
+    would move it there.
+
+    >>> _snapped(np.array([0.5, 0.7, 0.5, 0.501]), np.array([0.4999, 0.701, 0.501, 0.6]))
+    array([0.5  , 0.7  , 0.501, 0.6  ])
+    """
+    values = np.unique(source)
+    if len(values) > FEW:
+        return target
+    nearest = values[np.searchsorted((values[1:] + values[:-1]) / 2, target)]
+    return np.where(np.abs(nearest - target) <= APART * np.abs(target), nearest, target)
 
 
 def _log_odds(
-    features: np.ndarray, which: np.ndarray, others: np.ndarray, held: np.ndarray, seed: int
+    features: Features, which: np.ndarray, others: np.ndarray, held: np.ndarray, seed: int
 ) -> np.ndarray:
     """log p/(1 − p) of the held rows: boosting and splines, combined by a logistic fit on rows new to both.
 
     Where nothing tells the files apart, that fit (Platt) gives both no weight, and all ratios are 1.
     """
-    others = np.random.default_rng(seed).permutation(others)[:MOST_TO_LEARN]
+    others, table = np.random.default_rng(seed).permutation(others)[:MOST_TO_LEARN], features.table()
     inner = StratifiedKFold(INNER, shuffle=True, random_state=seed)
     scores = np.empty((len(others), 2))
     answers = np.zeros((len(held), 2))
     for taught, kept in inner.split(others, which[others]):
         few = taught[:FOR_SPLINES]
         models = zip(_models(len(taught), seed), (others[taught], others[few]), strict=True)
-        for column, (model, rows) in enumerate(models):
+        for column, (classifier, rows) in enumerate(models):
+            model = reading(classifier, features)
             with one_thread():
-                model.fit(features[rows], which[rows])
-                scores[kept, column] = _logits(model, features[others[kept]])
-                answers[:, column] += _logits(model, features[held]) / INNER
+                model.fit(table[rows], which[rows])
+                scores[kept, column] = _logits(model, table[others[kept]])
+                answers[:, column] += _logits(model, table[held]) / INNER
     platt = LogisticRegression(C=1.0, tol=1e-8).fit(scores, which[others])  # precise enough for slight scores
     return np.asarray(platt.decision_function(answers))
 

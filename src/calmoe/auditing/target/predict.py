@@ -11,7 +11,7 @@ import numpy as np
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.target.assumption import Plausibility, over_splits, plausibility
 from calmoe.auditing.target.checks import check_targets
-from calmoe.auditing.target.cross_fit import CrossFitted, cross_fitted
+from calmoe.auditing.target.cross_fit import cross_fitted
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.auditing.target.scores import Scores, observed_scores, predicted_scores
 from calmoe.auditing.target.shift import Shift
@@ -117,7 +117,8 @@ def predict_checked(
     predicted, plain, shifted, test = None, None, None, None
     if verdict is None:
         extra = None if labelled is None else Configurations.of(labelled, of)
-        learned, gaps_labelled = _learn(here, there, extra, ratio, seed)
+        asked = [there.features()] + ([] if extra is None else [extra.features()])
+        learned, *tested = cross_fitted(here.features(), asked, here.residual, ratio.fold, seed)
         shift = Shift(
             source=source,
             target=target,
@@ -132,7 +133,7 @@ def predict_checked(
         predicted = predicted_scores(shift)
         plain, shifted = tempered(shift, np.ones(len(source))), tempered(shift, ratio.weights)
         if extra is not None:
-            first = plausibility(extra, gaps_labelled, here, learned.source, ratio, level)
+            first = plausibility(extra, tested[0].by_fold, here, learned.source, ratio, level)
             test = over_splits(first, extra, here, there, level, seed)
     return Target(
         rows=len(target),
@@ -145,22 +146,6 @@ def predict_checked(
         shifted=shifted,
         plausibility=test,
     )
-
-
-def _learn(
-    here: Configurations,
-    there: Configurations,
-    labelled: Configurations | None,
-    ratio: DensityRatio,
-    seed: int,
-) -> tuple[CrossFitted, np.ndarray]:
-    """m(S) − f of source and target rows, and of the labelled target rows by fold [folds, L]."""
-    asked = there.scalars()
-    if labelled is not None:
-        asked = np.concatenate([asked, labelled.scalars()])
-    learned = cross_fitted(here.scalars(), asked, here.residual, ratio.fold, seed)
-    by_fold, rows = learned.by_fold, len(there)
-    return CrossFitted(source=learned.source, by_fold=by_fold[:, :rows]), by_fold[:, rows:]
 
 
 def _why_nothing(ratio: DensityRatio) -> str | None:
