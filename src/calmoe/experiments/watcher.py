@@ -62,7 +62,7 @@ class Watcher:
         """`node` has trained `epoch` of `horizon` epochs; `entry` is what the last one logged."""
         loss = f"loss {entry['loss']:.3f}"
         self._advance(node, epoch, loss)
-        line = f"{node} epoch {epoch}/{horizon} {loss} {entry['seconds']:.1f} s"
+        line = f"{node} epoch {epoch}/{horizon} {loss} {entry['seconds']:.2f} s an epoch"
         self.lines.offer(line, always=epoch == node.stage.end)
         if self.events:
             self.events.add(node, epoch, entry)
