@@ -1,16 +1,19 @@
 """All tables of a run: results, proper scores, paired differences, published cells, sweeps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from calmoe.errors import InputError
 from calmoe.experiments.run import Run
+from calmoe.experiments.spec import RunSpec
 from calmoe.experiments.store import read_results
 from calmoe.experiments.sweep import row_point
+from calmoe.methods import card, in_order, method_title
 from calmoe.render.grid import Grid
+from calmoe.render.wording import listed
 from calmoe.report.columns import columns_in
 from calmoe.report.comparison import compare, comparison_table, no_test, verdict
 from calmoe.report.eta_gamma import eta_gamma_table
@@ -23,15 +26,31 @@ from calmoe.report.tables import main_table, paired_table
 from calmoe.report.titles import changes, run_title
 
 
-def results_table(rows: Sequence[dict[str, Any]], dataset: str, protocol: str) -> Grid:
+def results_table(
+    rows: Sequence[dict[str, Any]], spec: RunSpec, protocol: str, swept: Collection[str] = ()
+) -> Grid:
     """The paper's table under one protocol, with the proper scores beside it; a sweep's by point."""
+    dataset = run_title(spec, but=swept)
     seeds = sorted({row["seed"] for row in rows if row["protocol"] == protocol})
     title = f"{protocol} protocol; mean ± standard error over seeds {', '.join(map(str, seeds))}"
-    if swept := row_point(rows[0]):
-        return sweep_table(rows, protocol, f"{dataset}, sweep of {sweep_title([*swept])}, {title}")
+    title += views_note({row["method"] for row in rows}, spec)
+    if point := row_point(rows[0]):
+        return sweep_table(rows, protocol, f"{dataset}, sweep of {sweep_title([*point])}, {title}")
     summary = summarise(rows, protocol)
     columns = known_columns(summary, columns_in("main"))
     return main_table(summary, columns, f"{dataset}, {title}")
+
+
+def views_note(methods: Collection[str], spec: RunSpec) -> str:
+    """Which rows of a table are of pooled views, beside others that are not.
+
+    >>> from calmoe.experiments.spec import load_preset
+    >>> views_note(["vanilla", "recommended"], load_preset("digits"))
+    '; Recommended: mean over all views of an image'
+    """
+    pooled = [method_title(method) for method in in_order(methods) if card(method).pools_views]
+    texts = spec.model.backbone == "encoder"  # which have one view
+    return f"; {listed(pooled)}: mean over all views of an image" if pooled and not texts else ""
 
 
 def tables(sources: Sources) -> dict[str, Grid]:
@@ -41,12 +60,13 @@ def tables(sources: Sources) -> dict[str, Grid]:
     dataset, paper = run_title(spec), table_of(spec.dataset, spec.target)
     grids = {}
     if rows:
-        grids = {protocol: results_table(rows, dataset, protocol) for protocol in protocols}
+        grids = {protocol: results_table(rows, spec, protocol) for protocol in protocols}
         for protocol in protocols:
             summary = summarise(rows, protocol)
             columns = known_columns(summary, columns_in("scores"))
             worst = ", and the worst group of at least 30 rows" * ("worst_group_ece" in columns)
-            caption = f"{dataset}, {protocol} protocol; proper scores{worst}"
+            pooled = views_note(summary, spec)
+            caption = f"{dataset}, {protocol} protocol; proper scores{worst}{pooled}"
             grids[f"{protocol}-scores"] = main_table(summary, columns, caption)
     for protocol in protocols:
         if any(row["method"] == "vanilla" for row in rows):
@@ -60,8 +80,8 @@ def tables(sources: Sources) -> dict[str, Grid]:
         grids["comparison"] = comparison_table(cells, f"{beside}; {verdict(cells, why)}", why)
     for name, sweep in sources.sweeps.items():
         for protocol in protocols:
-            swept = run_title(spec, but=settings_of(sweep.rows))
-            grids[f"sweep_{name}-{protocol}"] = results_table(sweep.rows, swept, protocol)
+            swept = settings_of(sweep.rows)
+            grids[f"sweep_{name}-{protocol}"] = results_table(sweep.rows, spec, protocol, swept)
     if "eta" in sources.sweeps:
         with suppress(InputError):  # nothing that tilts was swept
             grid = eta_gamma_table(sources.sweeps["eta"].rows, spec.dataset)

@@ -9,7 +9,6 @@ from calmoe.render.wording import many
 from calmoe.report.run_tables import results_table
 from calmoe.report.sweeps import choices_in_words
 from calmoe.report.temperatures import temperature_notes
-from calmoe.report.titles import run_title
 
 
 def show_results(outcome: Outcome, console: Console) -> None:
@@ -17,9 +16,9 @@ def show_results(outcome: Outcome, console: Console) -> None:
     run, rows = outcome.run, outcome.rows
     if run is None or outcome.time_up:
         return
-    title = run_title(run.spec, but=run.sweep.settings if run.sweep else ())
+    swept = run.sweep.settings if run.sweep else ()
     for protocol in run.record.protocols:
-        console.print(results_table(rows, title, protocol).rich())
+        console.print(results_table(rows, run.spec, protocol, swept).rich())
     say_notes(temperature_notes(rows), console)
     for line in choices_in_words(rows, run.spec.protocol) if run.sweep else ():
         say(line, console)
