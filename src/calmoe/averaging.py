@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from calmoe.errors import InputError
+
 __all__ = ["estimate_statistics", "update_average"]
 
 
@@ -39,12 +41,12 @@ def estimate_statistics(
 
     A short last batch counts as much as a full one: its rows weigh more.
 
-    The model is left in training mode or not, as it was; without batch norm nothing happens, and no batch is
-    drawn.
+    Each module is left in training mode or not, as it was. If a batch fails, the statistics are as they were.
+    Without batch norm nothing happens, and no batch is drawn.
 
     Args:
         model: The module with batch norm in it.
-        batches: Inputs, one tensor a batch.
+        batches: Inputs, one tensor a batch; at least one.
         forward: Runs the model on a batch, if calling it is not enough.
 
     Example:
@@ -56,15 +58,26 @@ def estimate_statistics(
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
         return
-    training, momenta = model.training, [norm.momentum for norm in norms]
+    training = {module: module.training for module in model.modules()}
+    before = [(norm.momentum, {n: b.clone() for n, b in norm.named_buffers()}) for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # the mean of all batches
     model.train()
+    empty = True
     try:
         for batch in batches:
             (forward or model)(batch)
+            empty = False
+        if empty:
+            raise InputError("there is no batch to estimate statistics from: give at least one")
+    except BaseException:
+        for norm, (_, buffers) in zip(norms, before, strict=True):
+            for name, buffer in norm.named_buffers():
+                buffer.copy_(buffers[name])
+        raise
     finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
+        for norm, (momentum, _) in zip(norms, before, strict=True):
             norm.momentum = momentum
-        model.train(training)
+        for module, mode in training.items():
+            module.training = mode
