@@ -176,6 +176,12 @@ def test_no_step_where_there_is_no_direction():
         sharp_gradients(lambda: torch.zeros(()), torch.nn.Linear(1, 1), rho=-1)
 
 
+def test_sparse_gradients_are_refused():
+    model = torch.nn.Embedding(4, 2, sparse=True)
+    with pytest.raises(InputError, match="sparse"):
+        sharp_gradients(lambda: model(torch.tensor([1])).square().sum(), model)
+
+
 def test_the_weights_come_back_even_if_the_second_pass_fails():
     model, passes = torch.nn.Linear(2, 1), []
 

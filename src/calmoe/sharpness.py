@@ -29,8 +29,8 @@ def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: floa
     """Set `.grad` to the gradient at w + ρ g / ‖g‖, and return the objective at the weights w.
 
     Gradients of earlier calls are dropped. Buffers, such as the statistics of batch norm, move in the first
-    pass only. Where the gradient is zero everywhere, nothing moves. If it is not finite, what this leaves in
-    `.grad` is not finite either, as GradScaler expects.
+    pass only. Dropout draws a new mask for each pass. Where the gradient is zero everywhere, nothing moves.
+    If it is not finite, what this leaves in `.grad` is not finite either, as GradScaler expects.
 
     Args:
         objective: A function that returns the objective of the whole batch. It is called twice. Or it calls
@@ -54,6 +54,8 @@ def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: floa
     value = _gradients_of(objective, parameters)
     if rho == 0:
         return value
+    if any(p.grad is not None and p.grad.is_sparse for p in parameters):
+        raise InputError("sharp gradients are dense: give nn.Embedding sparse=False")
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     weights, directions = ([own_part(tensor) for tensor in tensors] for tensors in (parameters, gradients))
     with perturbed(weights, directions, rho, list(model.buffers()), _holders(parameters)):

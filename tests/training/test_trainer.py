@@ -99,12 +99,13 @@ def test_vanilla_forked_equals_vanilla_in_one_go(trainer):
     assert same(forked, trainer.train(stage(), 42, start))
 
 
-def test_interrupted_at_any_epoch_and_continued_is_bit_for_bit_the_same(trainer, tmp_path):
+@pytest.mark.parametrize("gradient", ["plain", "sharp"])
+def test_interrupted_at_any_epoch_and_continued_is_bit_for_bit_the_same(trainer, tmp_path, gradient):
     class Stop(Exception):
         pass
 
     start = trainer.initial_state("mixture", 42)
-    whole = trainer.train(stage("tilted"), 42, start)
+    whole = trainer.train(stage("tilted", gradient), 42, start)
     for cut in range(5):
         folder = tmp_path / str(cut)
         folder.mkdir()
@@ -114,10 +115,10 @@ def test_interrupted_at_any_epoch_and_continued_is_bit_for_bit_the_same(trainer,
                 raise Stop
 
         with pytest.raises(Stop):
-            trainer.train(stage("tilted"), 42, start, folder, watch)
+            trainer.train(stage("tilted", gradient), 42, start, folder, watch)
         saved = latest_state(folder)
         assert saved.epoch == cut + 1
-        resumed = trainer.train(stage("tilted"), 42, saved, folder)
+        resumed = trainer.train(stage("tilted", gradient), 42, saved, folder)
         assert same(whole, resumed)
         assert whole.history == resumed.history
 
