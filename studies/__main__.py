@@ -25,6 +25,7 @@ from studies.pack import pack
 from studies.readme_figure import readme_figure
 from studies.repair_rules import repair_rules
 from studies.repairs import repairs
+from studies.reprint import reprint
 from studies.reruns import reruns
 from studies.stored_audits import stored_audits
 from studies.switch import switch
@@ -58,6 +59,7 @@ for study in (
     repair_rules,
     pack,
     readme_figure,
+    reprint,
 ):
     app.command(study.__name__.replace("_", "-"))(study)
 
