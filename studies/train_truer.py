@@ -28,7 +28,6 @@ TRUNKS = (  # methods that share a warm-up; long trainings first
     ("single",),
 )
 METHODS = tuple(method for trunk in TRUNKS for method in trunk)
-CHOSEN = ("average=0.998", "keep_weights=false")
 Model = tuple[str, int, str]  # target, seed, method
 GRACE = 300.0  # seconds after the limit: compiling, an epoch and predictions of all views take less
 
@@ -39,6 +38,7 @@ class Grid(NamedTuple):
     seeds: Sequence[int]
     settings: tuple[str, ...] = ()
     rho: float = 0.2  # as validation rows chose it
+    average: float = 0.998
     targets: tuple[str, ...] = ("",)
 
 
@@ -50,7 +50,7 @@ GRIDS = {
         targets=("sketch", "art_painting", "cartoon", "photo"),
     ),
     "hatexplain": Grid(range(42, 47), rho=0.02),
-    "digits": Grid(range(42, 52), ("views=5",)),
+    "digits": Grid(range(42, 52), ("views=5",), average=0.99),
 }
 
 
@@ -114,7 +114,7 @@ def train_truer(
         dataset=dataset,
         data=data,
         settings=(
-            *(*CHOSEN, f"rho={grid.rho}", *grid.settings),
+            *("keep_weights=false", f"average={grid.average}", f"rho={grid.rho}", *grid.settings),
             *([f"weights={weights}"] if weights else []),
             *(settings or []),
         ),

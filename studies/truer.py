@@ -1,7 +1,7 @@
 """What sharp training, averaged weights and views gain over a plain mixture with a temperature."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any, NamedTuple
@@ -15,12 +15,12 @@ from calmoe.methods import card, in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, count, label, number, signed
 from calmoe.render.wording import many
 from calmoe.report.columns import column_title
-from calmoe.report.rows_over_seeds import Rows
-from calmoe.report.rows_over_targets import mean_over_targets
-from studies.rows import DECIMALS, Values, bounds, by_key, less, place_of, read_lines, values
-from studies.trainings import PROTOCOL, Error, Moves, other_run, over_seeds, rerun_moves
+from calmoe.report.rows_over_seeds import Row, Rows, measure
+from studies.rows import DECIMALS, Values, bounds, by_key, less, place_of, read_lines
+from studies.trainings import Error, Moves, other_run, over_seeds, rerun_moves
 
 METRICS = ("accuracy", "nll_ts", "brier_ts", "ece_ts", "hard_ece_ts")
+INSIDE = {"routing_entropy": "Routing entropy", "witness": "Hidden, at least"}  # which no other run knows
 PLAIN = "vanilla,last,1"
 
 Cell = tuple[str, str, int]  # method, weights, views
@@ -61,8 +61,9 @@ def truer(
     Prints two tables: the mean scores of each cell, and its differences from another cell, seed by seed: from
     Vanilla MoE, last weights, one view, unless --than names another. All scores follow a temperature fitted
     on validation. An interval is the wider of two: that of the seeds' scatter, and that which a rerun of the
-    same seeds alone makes, where --rerun gives another run. The intervals of a table hold together: level
-    95 %, Bonferroni. A seed counts for a cell once all of its targets are there.
+    same seeds alone makes, where --rerun gives another run. How far a rerun moves the difference of two
+    readings of one training is not known: there the seeds' scatter is all. The intervals of a table hold
+    together: level 95 %, Bonferroni. A seed counts for a cell once all of its targets are there.
 
     With --only there is one table, of these cells, in which each interval pays for no other. With --alone
     there is one of all that is known of a cell that was chosen before; if the other run has the cell of
@@ -126,9 +127,14 @@ def cells_in_order(rows: Rows) -> list[Cell]:
     return sorted({cell_of(row) for row in rows}, key=lambda c: (methods.index(c[0]), c[2], c[1] != "last"))
 
 
-def measured(rows: Rows) -> list[str]:
+def measured(rows: Rows, columns: Iterable[str] = METRICS) -> list[str]:
     """The scores that some row has: PACS has no hard rows."""
-    return [column for column in METRICS if any(row[column] is not None for row in rows)]
+    return [column for column in columns if any(math.isfinite(score(row, column)) for row in rows)]
+
+
+def score(row: Row, column: str) -> float:
+    """One score of a row; NaN where it has none."""
+    return measure({"witness": (row.get("witness") or [None])[0]} if column == "witness" else row, column)
 
 
 # --- differences
@@ -138,7 +144,7 @@ def gain(rows: Rows, cell: Cell, than: Cell, column: str, moved: Moves | None = 
     """The cell less the other, over the seeds that both have; None where there is none.
 
     Targets are not drawn at random: seeds are what the error is about, each a mean over its targets. A rerun
-    moves a difference, too, but not that of two readings of one training.
+    moves a difference, too. By how much, where both are readings of one training, no rerun has shown.
     """
     targets = {row["target"] for row in rows}
     first, second = (by_seed(rows, each, column, targets) for each in (cell, than))
@@ -155,8 +161,11 @@ def gain(rows: Rows, cell: Cell, than: Cell, column: str, moved: Moves | None = 
 
 def by_seed(rows: Rows, cell: Cell, column: str, targets: set[str]) -> Values:
     """One score of one cell, the mean over its targets."""
-    own = [{**row, "protocol": PROTOCOL} for row in rows if cell_of(row) == cell]
-    return values(mean_over_targets(own, targets), cell[0], column, PROTOCOL)
+    scores: dict[int, dict[str, float]] = {}
+    for row in rows:
+        if cell_of(row) == cell:
+            scores.setdefault(row["seed"], {})[row["target"]] = score(row, column)
+    return {seed: mean(own.values()) for seed, own in scores.items() if own.keys() == targets}
 
 
 # --- tables
@@ -168,15 +177,14 @@ def means_table(rows: Rows) -> Grid:
 
     def row(cell: Cell) -> tuple[Entry, ...]:
         own = [row for row in rows if cell_of(row) == cell]
-        entropies = [row["routing_entropy"] for row in own if row["routing_entropy"] is not None]
-        hidden = [row["witness"][0] for row in own]
+        scores = {name: [score(row, name) for row in own] for name in (*columns, *INSIDE, "validation_nll")}
         return (
             *_names(cell),
             count(len(own)),
-            *(_mean([row[name] for row in own]) for name in columns),
-            _mean(entropies, 2),
-            _mean(hidden, 3),
-            _mean([row["validation_nll"] for row in own]),
+            *(_mean(scores[name]) for name in columns),
+            _mean(scores["routing_entropy"], 2),
+            _mean(scores["witness"], 3),
+            _mean(scores["validation_nll"]),
             label("2" if card(cell[0]).gradient == "sharp" else "1", card(cell[0]).gradient),
             count(cell[2]),
         )
@@ -184,7 +192,8 @@ def means_table(rows: Rows) -> Grid:
     titles = (
         *("Method", "Weights", "Views", "Runs"),
         *map(column_title, columns),
-        *("Routing entropy", "Hidden, at least", "Validation NLL", "Passes to train", "Passes to predict"),
+        *INSIDE.values(),
+        *("Validation NLL", "Passes to train", "Passes to predict"),
     )
     return _table("Mean scores", titles, rows, row)
 
@@ -216,9 +225,11 @@ def alone_table(rows: Rows, cell: Cell, than: Cell, moved: Moves, other: Rows = 
     elsewhere = [*(row for row in rows if cell_of(row) != than), *other]
 
     def row(column: str) -> tuple[Entry, ...]:
-        entries = [label(column_title(column), column), *_differs(gain(rows, cell, than, column))]
+        title = INSIDE.get(column) or column_title(column)
+        by_seeds, with_reruns = gain(rows, cell, than, column), gain(rows, cell, than, column, moved)
+        entries = [label(title, column), *_differs(by_seeds)]
         if moved:
-            entries.append(_differs(gain(rows, cell, than, column, moved))[1])
+            entries.append(_differs(with_reruns if with_reruns != by_seeds else None)[1])
         if other:
             entries += _differs(gain(elsewhere, cell, than, column))
         return tuple(entries)
@@ -228,7 +239,8 @@ def alone_table(rows: Rows, cell: Cell, than: Cell, moved: Moves, other: Rows = 
     titles += ["From the other run", "95 % over seeds"] if other else []
     headings = tuple(Heading(title, (title.lower(),)) for title in titles)
     caption = f"{title_of(cell)}, less {title_of(than)}: each interval alone"
-    return Grid(caption, headings, (tuple(map(row, measured(rows))),))
+    columns = measured([row for row in rows if cell_of(row) == cell], (*METRICS, *INSIDE))
+    return Grid(caption, headings, (tuple(map(row, columns)),))
 
 
 def _differs(one: Gain | None, comparisons: int = 1) -> tuple[Entry, Entry]:
@@ -256,5 +268,6 @@ def _names(cell: Cell) -> tuple[Entry, ...]:
     return label(method_title(method), method), label(weights, weights), count(views)
 
 
-def _mean(values: Sequence[float], decimals: int = DECIMALS) -> Entry:
-    return number(mean(values), decimals) if values else label("–", "")
+def _mean(values: Iterable[float], decimals: int = DECIMALS) -> Entry:
+    known = [value for value in values if math.isfinite(value)]
+    return number(mean(known), decimals) if known else label("–", "")

@@ -5,6 +5,7 @@ import pytest
 
 from calmoe.errors import InputError
 from studies.cheaper import SCORE, cheaper_table
+from study_rows import student
 
 
 def rows_of(*cells):
@@ -17,18 +18,22 @@ def rows_of(*cells):
 
 
 def test_differences_are_within_seeds():
-    rows = rows_of(("sharp", 1), ("sharp", 4), ("sharp_late", None), ("vanilla", None))
-    always, rarely, late = (np.array([row[SCORE] for row in rows[at : at + 3]]) for at in (0, 3, 6))
+    rows = rows_of(("sharp", 1), ("sharp", 4), ("sharp_late", None), ("vanilla", None), ("robust", None))
+    always, rarely, late, plain = (
+        np.array([row[SCORE] for row in rows[at : at + 3]]) for at in range(0, 12, 3)
+    )
     table = cheaper_table(rows).rows
-    assert [row[0].values[0] for row in table] == ["sharp", "sharp", "sharp_late"]
+    assert [row[0].values[0] for row in table] == ["vanilla", "sharp", "sharp", "sharp_late"]
     assert [row[3].values[0] for row in table] == pytest.approx(
-        [part.mean() for part in (always, rarely, late)]
+        [part.mean() for part in (plain, always, rarely, late)]
     )
-    assert [row[4].values[0] for row in table[1:]] == pytest.approx(
-        [(part - always).mean() for part in (rarely, late)]
-    )
+    for place, than, parts in ((4, plain, (always, rarely, late)), (6, always, (rarely, late))):
+        shown = [(*row[place].values, *row[place + 1].values) for row in table[-len(parts) :]]
+        np.testing.assert_allclose(shown, [student(part - than) for part in parts])
+    assert [row[place].text for row in table[:2] for place in (4, 6)] == ["–", "–", table[1][4].text, "–"]
 
 
-def test_without_the_always_sharp_there_is_nothing_to_compare_with():
-    with pytest.raises(InputError, match="sharp_every 1"):
-        cheaper_table(rows_of(("sharp", 2)))
+@pytest.mark.parametrize("there", [("sharp", 1), ("vanilla", None)])
+def test_without_plain_and_always_sharp_steps_there_is_nothing_to_compare_with(there):
+    with pytest.raises(InputError, match="train it first"):
+        cheaper_table(rows_of(("sharp", 2), there))

@@ -68,9 +68,18 @@ def test_an_interval_is_the_wider_of_seeds_and_reruns():
     assert (high - low) / 2 == pytest.approx(8 / math.sqrt(3) * stats.t.ppf(1 - 0.05 / 2 / 3, 4))
 
 
-def test_reruns_do_not_move_two_readings_of_one_training_apart():
+def test_what_a_rerun_does_to_two_readings_of_one_training_is_not_known():
     rows, views = rows_of(), CELLS[1]
     assert gain(rows, views, PLAIN, "accuracy", moves(8.0)) == gain(rows, views, PLAIN, "accuracy")
+    assert {row[3].text for row in alone_table(rows, views, PLAIN, moves(8.0)).rows} == {"–"}
+
+
+def test_what_is_hidden_counts_where_it_was_measured():
+    rows = [{**row, "witness": [0.1 * row["seed"], 0.0]} for row in rows_of()]
+    rows[0]["witness"] = None
+    hidden = [row[-4].values[0] for row in means_table(rows).rows]
+    assert hidden == pytest.approx([4.35, 4.3, 4.3])  # seeds 43 and 44, then all three
+    assert gain(rows, CELLS[2], PLAIN, "witness").pairs == 2
 
 
 def test_one_seed_has_a_difference_and_no_interval():
@@ -102,7 +111,8 @@ def test_a_cell_alone_stands_beside_reruns_and_another_run_where_they_are_known(
     rows, sharp = rows_of(), CELLS[2]
     bare = alone_table(rows, sharp, PLAIN, {})
     np.testing.assert_allclose(
-        [row[2].values for row in bare.rows], [gain(rows, sharp, PLAIN, c).bounds() for c in METRICS]
+        [row[2].values for row in bare.rows],
+        [gain(rows, sharp, PLAIN, c).bounds() for c in (*METRICS, "witness")],
     )
     assert len(bare.headings) == 3
     write(tmp_path / "results.jsonl", made())
