@@ -1,9 +1,11 @@
 """What a second process does in tests of runs; started processes import it from here."""
 
 import os
+import signal
 import sys
 
 from calmoe.commands import app
+from calmoe.experiments.engines.schedule import Schedule
 from calmoe.training import Trainer
 from forked import server
 
@@ -15,8 +17,21 @@ def command(arguments, checkpoint_seconds=0.0):
     app(arguments)
 
 
-def started(*arguments):
+def started(*arguments, target=command):
     """A process that runs the command."""
-    process = server().Process(target=command, args=(list(arguments),))
+    process = server().Process(target=target, args=(list(arguments),))
     process.start()
     return process
+
+
+def held_command(arguments):
+    """`command`, which waits for a signal once one of its workers has finished a node."""
+    Schedule.hear = held_hear
+    command(arguments)
+
+
+def held_hear(schedule, node, message, hear=Schedule.hear):
+    """So that a signal never comes too late, however slow the machine is."""
+    hear(schedule, node, message)
+    while message["kind"] == "finished":
+        signal.pause()

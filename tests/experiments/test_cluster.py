@@ -18,11 +18,13 @@ import torch
 from calmoe.errors import InputError
 from calmoe.experiments.engines import cluster
 from calmoe.experiments.engines.cluster import Cluster, Resources, parse_resources
+from calmoe.experiments.engines.schedule import Schedule
 from calmoe.experiments.runner import LOCAL, run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from command_line import refused
 from run_folders import contents
+from second_process import held_hear
 from sizes import at_size
 
 DIGITS = narrowed(load_preset("digits"), seeds=(42, 43))  # all eight methods, as `calmoe run digits` has them
@@ -60,13 +62,15 @@ def meanwhile(act):
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    yield
-    over.set()
-    thread.join(timeout=10)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=10)
 
 
 @pytest.mark.slow
-def test_neither_lost_workers_nor_ctrl_c_change_anything(tiny, quiet, tmp_path, beginnings):
+def test_neither_lost_workers_nor_ctrl_c_change_anything(tiny, quiet, tmp_path, beginnings, monkeypatch):
     """The digits plan on two workers of a Ray that is started here; they are killed in the middle.
 
     Then the same again, which Ctrl-C ends in the middle: the Ray ends, and one process goes on.
@@ -109,6 +113,7 @@ def test_neither_lost_workers_nor_ctrl_c_change_anything(tiny, quiet, tmp_path, 
             os.kill(os.getpid(), signal.SIGINT)
         return begun
 
+    monkeypatch.setattr(Schedule, "hear", held_hear)
     with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
         run(plan, tmp_path / "stopped", engine=starts, console=quiet)
     assert not starts.ray.is_initialized()

@@ -21,7 +21,7 @@ from calmoe.files import hold, open_lock
 from calmoe.methods import METHODS, Method, register
 from calmoe.plugins import load_plugin
 from run_folders import contents
-from second_process import started
+from second_process import held_command, started
 from sizes import at_size
 
 DEADLY = """
@@ -112,7 +112,8 @@ def test_a_stopped_command_leaves_a_free_folder_that_goes_on(stop, code, work, a
     folder = tmp_path / "run"
     options = [f"--set={setting}" for setting in ("epochs=12", "warmup=5", "hidden=[8]", "router_hidden=4")]
     methods = f"--methods={','.join(work.methods)}"
-    process = started("run", "digits", methods, "--seeds=42,43", *options, f"--out={folder}", "--jobs=2")
+    words = ("run", "digits", methods, "--seeds=42,43", *options, f"--out={folder}", "--jobs=2")
+    process = started(*words, target=held_command)
     wait_until(lambda: any(folder.glob("nodes/*/done.json")))
     os.kill(process.pid, stop)
     process.join()
