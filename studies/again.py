@@ -10,8 +10,8 @@ import typer
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Grid, Heading, label, number
 from calmoe.render.wording import decimal
+from calmoe.report.columns import column_title
 from calmoe.report.rows_over_seeds import Rows
-from calmoe.report.tables import column_title
 from studies.claims import COLUMNS, against
 from studies.rows import DECIMALS, Difference, read_results, values
 

@@ -10,10 +10,9 @@ import typer
 from calmoe.methods import method_title
 from calmoe.render.grid import Entry, Grid, Heading, label, number, signed
 from calmoe.render.wording import decimal
-from studies.rows import read_lines, span
+from studies.rows import ALPHA, read_lines, span
 
 KINDS = {"raw": "as trained", "scaled": "after a temperature"}
-LEVEL = 0.05
 
 Row = dict[str, Any]
 Cells = dict[str, Entry]  # by the title of the column
@@ -41,7 +40,7 @@ def labelled(rows: Sequence[Row]) -> Grid:
         return {
             "ECE": span(row["ece"][0] for row in own),
             "E|m − f| at least": span(max(row["witness"][1], 0.0) for row in own),
-            "hidden, p < 0.05": share(row["p_hidden"] < LEVEL for row in own),
+            "hidden, p < 0.05": share(row["p_hidden"] < ALPHA for row in own),
             "error forced at KL 0.1": span(row["fragile"][0] for row in own),
             "by regions alone": span(row["fragile_regions"][0] for row in own),
             "certified at KL 0.1": span(row["certified"][2] for row in own),
@@ -97,7 +96,7 @@ def unlabelled(rows: Sequence[Row]) -> Grid:
                 f"{metric} actual": span(row[f"actual_{name}"][0] for row in own),
                 f"{metric} held": share(held(row, name) for row in given),
             }
-        return columns | {"rejected": share(row["p_assumption"] < LEVEL for row in given)}
+        return columns | {"rejected": share(row["p_assumption"] < ALPHA for row in given)}
 
     caption = "PACS: the target domain without labels, mean (smallest to largest) over seeds"
     return mixtures_grid(caption, "target, mixture", rows, cells)
@@ -117,7 +116,7 @@ def unseen(rows: Sequence[Row]) -> Grid:
             "ECE": span(row["ece"][0] for row in own),
             "E|m − f| at least": span(max(row["witness"][1], 0.0) for row in own),
             "cancelled inside the bins at least": span(max(row["cancelled"][1], 0.0) for row in own),
-            "hidden, p < 0.05": share(row["p_hidden"] < LEVEL for row in own),
+            "hidden, p < 0.05": share(row["p_hidden"] < ALPHA for row in own),
             "error forced at KL 0.1": span(row["fragile"][0] for row in own),
             "by regions alone": span(row["fragile_regions"][0] for row in own),
             "repair: NLL": signed(float(np.mean([row["repair_nll"][0] for row in own]))),

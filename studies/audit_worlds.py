@@ -17,7 +17,7 @@ from calmoe.auditing.statistics.estimates import normal, spread
 from calmoe.auditing.statistics.origin import NOT_DECIDED, OWN_VECTOR, ROUTING
 from calmoe.auditing.statistics.sequential import Lessons
 from calmoe.auditing.verdict import judge_truth
-from calmoe.defaults import LEVEL as SURE
+from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, check_known
 from calmoe.files import write_whole
 from calmoe.render.grid import Entry, Grid, Heading, count, label
@@ -25,8 +25,8 @@ from calmoe.worlds.binary import calibrated_experts
 from calmoe.worlds.cancellation import WORLDS, by_class, by_routing, clean
 from calmoe.worlds.finite import Finite
 from studies.processes import answers
+from studies.rows import ALPHA
 
-LEVEL = 0.05  # below it, a p-value is a finding
 FINE = 5000  # levels: hardly two rows of a file have the same vector
 
 
@@ -123,10 +123,10 @@ def judged(task: Task) -> Answer:
         shifted = fragility(seen, lessons, radii=(0.1,), seed=seed)
     share = max(answer.witness.low, 0.0) / world.hidden if world.hidden > 1e-9 else None
     return {
-        "rejects “nothing hidden”": answer.p_hidden < LEVEL,
-        "rejects m = f": answer.p_calibrated < LEVEL,
-        "rejects “V says nothing”": answer.p_without_routing < LEVEL,
-        "rejects “routing adds nothing”": answer.p_routing < LEVEL,
+        "rejects “nothing hidden”": answer.p_hidden < ALPHA,
+        "rejects m = f": answer.p_calibrated < ALPHA,
+        "rejects “V says nothing”": answer.p_without_routing < ALPHA,
+        "rejects “routing adds nothing”": answer.p_routing < ALPHA,
         "E|m(S) − f| ≥ bound": answer.witness.low <= world.hidden + 1e-9,
         "cancelled ≥ bound": answer.cancelled.low <= world.cancellation() + 1e-9,
         "E|m(V) − f| ≥ bound": answer.without_routing.low <= world.without_routing + 1e-9,
@@ -136,7 +136,7 @@ def judged(task: Task) -> Answer:
         "origin right": answer.origin == origin if origin != "" else None,
         "origin wrong": answer.origin not in (origin, NOT_DECIDED) if origin != "" else None,
         "not decided": not answer.decided,
-        "called off": judge_truth(answer.level_set, _balance(seen), SURE) == "off",
+        "called off": judge_truth(answer.level_set, _balance(seen), LEVEL) == "off",
         "called fragile": shifted.steadiness == "fragile",
         "called steady": shifted.steadiness == "steady",
         "CPU seconds": time.process_time() - started,
@@ -144,7 +144,7 @@ def judged(task: Task) -> Answer:
 
 
 def _balance(seen: Configurations) -> Estimate:
-    return normal(float(seen.residual.mean()), spread(seen.residual, seen.noise), SURE)
+    return normal(float(seen.residual.mean()), spread(seen.residual, seen.noise), LEVEL)
 
 
 def table(answers: dict[str, list[Answer]], rows: int) -> Grid:

@@ -17,9 +17,8 @@ from calmoe.metrics import nll
 from calmoe.metrics.routing import routing_entropy
 from calmoe.predictions import Predictions
 from calmoe.threads import threads
-from studies.rows import write_lines
+from studies.rows import PROTOCOL, write_lines
 
-PROTOCOL = "corrected"
 SCORES = ("accuracy", "ece", "nll", "ece_ts", "nll_ts", "brier_ts", "smooth_ece_ts")
 DIGITS = 6
 

@@ -77,7 +77,8 @@ def _less(scores: Mapping[Cell, Values], cell: Cell, than: Cell) -> tuple[Entry,
 
 
 def cell_of(row: Mapping[str, Any]) -> Cell:
-    return row["method"], int(row.get("value", row["method"] in ALWAYS_SHARP))
+    one_of = 1 if row["method"] in ALWAYS_SHARP else 0
+    return row["method"], int(row.get("value", one_of))
 
 
 def _order(cell: Cell) -> tuple[int, int]:

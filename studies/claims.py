@@ -14,21 +14,21 @@ from calmoe.errors import InputError
 from calmoe.methods import card, in_order, method_title
 from calmoe.render.grid import Entry, Grid, Heading, label, number
 from calmoe.render.wording import shortest
+from calmoe.report.columns import column_title
 from calmoe.report.curves_file import read_curves
 from calmoe.report.rows_over_seeds import Row, Rows
 from calmoe.report.rows_over_targets import mean_over_targets
 from calmoe.report.sweep_points import setting_title
-from calmoe.report.tables import column_title, method_entry
+from calmoe.report.tables import method_entry
 from calmoe.validation import parse_json
 from studies.curve_claims import curve_claims
-from studies.rows import Difference, Values, differences_table, less, read_results, values
+from studies.rows import ALPHA, Difference, Values, differences_table, less, read_results, values
 
 COLUMNS = ("accuracy", "hard_accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_ts", "nll_ts", "hard_nll_ts")
 SWEPT = ("accuracy", "ece", "hard_ece", "hard_ece_ts", "nll_ts")
 TARGETS = ("accuracy", "ece", "ece_ts", "nll_ts")
 MOMENTS = ("accuracy", "hard_accuracy", "ece", "ece_ts", "hard_ece", "hard_ece_ts", "nll_ts")
 MOMENT_RUNS = ("plain", "forget_moments", "eta0", "eta0_forget_moments")
-LEVEL = 0.05
 
 Pair = tuple[Values, Values]  # without moments forgotten, and with
 
@@ -173,7 +173,7 @@ def _means(means: Rows, protocol: str, methods: Sequence[str], where: str) -> Gr
 
 def corrected(means: Rows, protocol: str, baseline: str, robust: Sequence[str]) -> Grid:
     """Student's paired p by method and metric; those that stay after Bonferroni's correction are in bold."""
-    limit = LEVEL / (len(robust) * len(TARGETS))
+    limit = ALPHA / (len(robust) * len(TARGETS))
 
     def row(method: str, column: str) -> tuple[Entry, ...]:
         a, b = (values(means, name, column, protocol) for name in (method, baseline))

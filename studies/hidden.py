@@ -15,8 +15,8 @@ from calmoe.experiments.export import rescaled
 from calmoe.methods import in_order
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid
-from studies.audit_tables import LEVEL, Cells, mixtures_grid, share
-from studies.rows import read_lines, span, write_lines
+from studies.audit_tables import Cells, mixtures_grid, share
+from studies.rows import ALPHA, read_lines, span, write_lines
 
 READ_OTHERWISE = {"vanilla": "mocae"}  # one file, two methods
 
@@ -86,7 +86,7 @@ def counted(rows: Sequence[dict[str, Any]]) -> Grid:
 
     def cells(own: Sequence[dict[str, Any]]) -> Cells:
         return {
-            "hidden, p < 0.05": share(row["p_hidden"] < LEVEL for row in own),
+            "hidden, p < 0.05": share(row["p_hidden"] < ALPHA for row in own),
             "E|m − f| at least": span(max(row["witness"], 0.0) for row in own),
             "ECE": span(row["ece"] for row in own),
         }

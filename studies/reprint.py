@@ -85,7 +85,7 @@ def is_row(lines: list[str], at: int) -> bool:
 
 def output_of(command: str) -> str:
     """What a command prints."""
-    from studies.__main__ import app  # which imports this module
+    from studies.app import app  # which imports this module
 
     with redirect_stdout(StringIO()) as printed:
         app(shlex.split(command)[3:], standalone_mode=False)

@@ -12,11 +12,22 @@ from calmoe.render.grid import Entry, Grid, Heading, count, label, number, signe
 from calmoe.report.columns import column_title
 from calmoe.report.rows_over_seeds import Row, Rows
 from calmoe.report.rows_over_targets import mean_over_targets
-from studies.rows import DECIMALS, Place, bounds, by_key, less, place_of, read_lines, read_results, values
-from studies.trainings import PROTOCOL, as_trained, deviation, of_a_difference, over_seeds, same_training
+from studies.rows import (
+    DECIMALS,
+    PROTOCOL,
+    Place,
+    bounds,
+    by_key,
+    less,
+    place_of,
+    read_lines,
+    read_results,
+    values,
+)
+from studies.trainings import as_trained, deviation, of_a_difference, over_seeds, same_training
 
 ARMS = {"as it is": "robust", "ERM": "vanilla"}  # of the switch study, each the table's method of that name
-METRICS = ("accuracy", "ece", "ece_ts", "nll_ts")
+METRICS = ("accuracy", "ece", "ece_ts", "nll_ts", "brier_ts")
 
 Trainings = dict[str, dict[Place, list[Row]]]  # by method: those that came out differently
 
@@ -93,7 +104,7 @@ def both_intervals(table: Rows, trained: Trainings) -> Grid:
     def row(method: str, column: str) -> tuple[Entry, ...]:
         scores = (values(means, name, column, PROTOCOL) for name in (method, "vanilla"))
         difference = less(method, column, *scores).interval
-        moved = (
+        errors = (
             deviation([[float(row[column]) for row in rows] for rows in trained[name].values()])
             for name in (method, "vanilla")
         )
@@ -102,7 +113,7 @@ def both_intervals(table: Rows, trained: Trainings) -> Grid:
             label(column_title(column), column),
             signed(difference.estimate, decimals=DECIMALS),
         ]
-        for error in (over_seeds(difference), of_a_difference(*moved).of_a_mean(len(places))):
+        for error in (over_seeds(difference), of_a_difference(*errors).of_a_mean(len(places))):
             low, high = difference.estimate - error.half(), difference.estimate + error.half()
             cells += [number(error.size, DECIMALS), bounds(low, high)]
         return tuple(cells)

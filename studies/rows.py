@@ -16,14 +16,16 @@ from calmoe.methods import method_title
 from calmoe.metrics import Interval, paired_difference
 from calmoe.render.grid import Entry, Grid, Heading, count, interval, label, signed
 from calmoe.render.wording import decimal
+from calmoe.report.columns import column_title
 from calmoe.report.rows_over_seeds import Row, Rows, measure
-from calmoe.report.tables import column_title
 from calmoe.validation import parse_json
 
 Key = TypeVar("Key", bound=Hashable)
 Place = tuple[str, int]  # target and seed
 Values = dict[int, float]  # by seed
 DECIMALS = 4
+PROTOCOL = "corrected"
+ALPHA = 0.05  # below it, a p-value is a finding
 UNKNOWN = Interval(math.nan, math.nan, math.nan, math.nan, np.empty(0))
 
 

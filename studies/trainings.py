@@ -13,9 +13,8 @@ from calmoe.errors import InputError
 from calmoe.methods import source
 from calmoe.metrics import Interval
 from calmoe.report.rows_over_seeds import Row, Rows
-from studies.rows import Place, by_key, place_of, read_results
+from studies.rows import PROTOCOL, Place, by_key, place_of, read_results
 
-PROTOCOL = "corrected"
 AS_TRAINED = ("last", 1)  # weights and views of a run without average= and views=
 SCORES = ("accuracy", "nll_ts", "brier_ts", "ece_ts")
 ROUNDING = 1e-6  # of the scores of stored rows
@@ -100,13 +99,14 @@ def rerun_moves(folder: Path, cells: Rows, columns: Sequence[str]) -> Moves:
         raise InputError(f"{folder}: its two runs share no method but Vanilla MoE, or no seed")
     moves = {}
     for column in (c for c in columns if all(first[key][c] is not None for key in pairs)):
-        sizes: dict[Place, list[float]] = {}
+        squares: dict[Place, list[float]] = {}
         for method, place in pairs:
             before, after = (
                 run[method, place][column] - run["vanilla", place][column] for run in (first, second)
             )
-            sizes.setdefault(place, []).append(after - before)
-        moves[column] = deviation([0.0, math.sqrt(mean(move**2 for move in each))] for each in sizes.values())
+            squares.setdefault(place, []).append((after - before) ** 2)
+        # a move is one training less another: its square is twice the variance of one, in the mean
+        moves[column] = Error(math.sqrt(mean(map(mean, squares.values())) / 2), len(squares))
     return moves
 
 

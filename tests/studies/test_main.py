@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from studies.__main__ import app, main
+from studies.__main__ import main
+from studies.app import app
 
 ROOT = Path(__file__).parents[2]
 NAMES = [command.name for command in app.registered_commands]

@@ -14,8 +14,11 @@ from studies.truer import (
     cell_of,
     cells_in_order,
     complete,
+    found,
     gain,
+    gains_of,
     gains_table,
+    intervals_of,
     means_table,
     parse_cell,
     truer,
@@ -30,7 +33,8 @@ def rows_of(seeds=(42, 43, 44), targets=("",)):
     return [
         {
             "method": method, "weights": weights, "views": views, "seed": seed, "target": target,
-            "routing_entropy": None, "witness": [0.0, 0.0], "validation_nll": 1.0,
+            "routing_entropy": None, "witness": [0.0, 0.0], "cancelled": None, "p_hidden": 0.5,
+            "validation_nll": 1.0,
             **{name: float(rng.uniform()) for name in METRICS},
         }
         for method, weights, views in CELLS for seed in seeds for target in targets
@@ -38,6 +42,18 @@ def rows_of(seeds=(42, 43, 44), targets=("",)):
 
 
 PLAIN = CELLS[0]
+INTERVAL = "95 % over seeds"
+
+
+def shown(grid, title, place=0):
+    """A column of a table, by its title; place: which of several."""
+    titles = [heading.title for heading in grid.headings]
+    at = [i for i, each in enumerate(titles) if each == title][place]
+    return [row[at] for row in grid.rows]
+
+
+def gains(rows, than, cells=CELLS, moves=()):
+    return gains_of(rows, [cell for cell in cells if cell != than], than, dict(moves))
 
 
 def moves(size, freedom=4):
@@ -71,15 +87,24 @@ def test_an_interval_is_the_wider_of_seeds_and_reruns():
 def test_what_a_rerun_does_to_two_readings_of_one_training_is_not_known():
     rows, views = rows_of(), CELLS[1]
     assert gain(rows, views, PLAIN, "accuracy", moves(8.0)) == gain(rows, views, PLAIN, "accuracy")
-    assert {row[3].text for row in alone_table(rows, views, PLAIN, moves(8.0)).rows} == {"–"}
+    assert {
+        entry.text for entry in shown(alone_table(rows, views, PLAIN, moves(8.0)), "95 % with reruns")
+    } == {"–"}
 
 
 def test_what_is_hidden_counts_where_it_was_measured():
     rows = [{**row, "witness": [0.1 * row["seed"], 0.0]} for row in rows_of()]
-    rows[0]["witness"] = None
-    hidden = [row[-4].values[0] for row in means_table(rows).rows]
+    rows[0] |= {"witness": None, "p_hidden": None}
+    rows[1]["p_hidden"] = 0.01
+    table = means_table(rows)
+    hidden = [entry.values[0] for entry in shown(table, "Hidden, at least")]
     assert hidden == pytest.approx([4.35, 4.3, 4.3])  # seeds 43 and 44, then all three
-    assert gain(rows, CELLS[2], PLAIN, "witness").pairs == 2
+    assert [entry.values for entry in shown(table, "Hidden, p < 0.05")] == [(1, 2), (0, 3), (0, 3)]
+    assert {entry.text for entry in shown(table, "Cancelled, at least")} == {"–"}
+    ours = gain(rows, CELLS[2], PLAIN, "witness")
+    assert ours.pairs == 2
+    assert ours.means == pytest.approx((4.35, 4.35))  # of the same two seeds
+    assert found([{"p_hidden": None}]).text == "–"
 
 
 def test_one_seed_has_a_difference_and_no_interval():
@@ -89,7 +114,9 @@ def test_one_seed_has_a_difference_and_no_interval():
     assert ours.estimate == pytest.approx(rows[2]["accuracy"] - rows[0]["accuracy"])
     assert all(map(math.isnan, ours.bounds()))
     assert gain(rows, CELLS[2], ("single", "last", 1), "accuracy") is None
-    assert {row[5].text for row in gains_table(rows, PLAIN, {}).rows} == {"–"}
+    table = gains_table(gains(rows, PLAIN, CELLS[2:]), PLAIN, 0)
+    assert {entry.text for entry in shown(table, "Accuracy interval")} == {"–"}
+    assert intervals_of(gains(rows, PLAIN)) == 0
 
 
 def test_a_seed_counts_once_all_of_its_targets_are_there():
@@ -100,9 +127,9 @@ def test_a_seed_counts_once_all_of_its_targets_are_there():
 def test_cells_that_are_named_pay_for_no_other_comparison():
     rows = rows_of()
     chosen = [parse_cell(name, rows) for name in ("sharp,last,1", "vanilla,last,10")]
-    shown = [[entry.values for entry in row[5::2]] for row in gains_table(rows, PLAIN, {}, chosen).rows]
+    table = gains_table(gains(rows, PLAIN, chosen), PLAIN, comparisons=1)
     expected = [[gain(rows, cell, PLAIN, column).bounds() for column in METRICS] for cell in chosen]
-    np.testing.assert_allclose(shown, expected)
+    np.testing.assert_allclose([[entry.values for entry in row[5::2]] for row in table.rows], expected)
     with pytest.raises(InputError):
         parse_cell("sharp,averaged,1", rows)
 
@@ -110,19 +137,37 @@ def test_cells_that_are_named_pay_for_no_other_comparison():
 def test_a_cell_alone_stands_beside_reruns_and_another_run_where_they_are_known(tmp_path):
     rows, sharp = rows_of(), CELLS[2]
     bare = alone_table(rows, sharp, PLAIN, {})
+    *intervals, tests = shown(bare, INTERVAL)
     np.testing.assert_allclose(
-        [row[2].values for row in bare.rows],
+        [interval.values for interval in intervals],
         [gain(rows, sharp, PLAIN, c).bounds() for c in (*METRICS, "witness")],
     )
-    assert len(bare.headings) == 3
+    assert tests.text == "–"
+    assert shown(bare, "Mean")[-1].values == shown(bare, "The other's")[-1].values == (0, 3)
+    means = [(row[2].values[0], row[3].values[0]) for row in bare.rows[:-1]]
+    np.testing.assert_allclose(means, [gain(rows, sharp, PLAIN, c).means for c in (*METRICS, "witness")])
+    assert "95 % with reruns" not in [heading.title for heading in bare.headings]
     write(tmp_path / "results.jsonl", made())
     table = alone_table(rows, sharp, PLAIN, moves(8.0), other_run(tmp_path, *PLAIN))
     (row,) = [row for row in table.rows if row[0].values == ("nll_ts",)]
-    assert row[3].values == pytest.approx(gain(rows, sharp, PLAIN, "nll_ts", moves(8.0)).bounds())
+    assert row[6].values == pytest.approx(gain(rows, sharp, PLAIN, "nll_ts", moves(8.0)).bounds())
     elsewhere = column(made(), "nll_ts", method="vanilla", protocol="corrected")
     ours = [row["nll_ts"] for row in rows if cell_of(row) == sharp]
-    assert (*row[4].values, *row[5].values) == pytest.approx(student(np.subtract(ours, elsewhere)))
+    assert (*row[7].values, *row[8].values) == pytest.approx(student(np.subtract(ours, elsewhere)))
     assert other_run(tmp_path, *CELLS[1]) == []  # it has no views
+
+
+def test_what_finer_configurations_show_is_no_gain():
+    """A model of several experts or views has a finer configuration: the audit sees more of it."""
+    rows = [{**row, "witness": [row["views"] + 1e-3 * row["accuracy"], 0.0]} for row in rows_of()]
+
+    def is_bold(cell):
+        (row,) = [row for row in alone_table(rows, cell, PLAIN, {}).rows if row[0].values == ("witness",)]
+        return row[5].bold
+
+    assert not is_bold(CELLS[1])
+    rows = [{**row, "witness": [len(row["method"]) + 1e-3 * row["accuracy"], 0.0]} for row in rows_of()]
+    assert is_bold(CELLS[2])
 
 
 def test_one_table_where_cells_are_named(tmp_path, capsys):
@@ -132,6 +177,25 @@ def test_one_table_where_cells_are_named(tmp_path, capsys):
     few, one = capsys.readouterr().out.split("each interval alone")[1:]
     assert (few.count("| 3 |"), one.count("interval")) == (2, 0)
     assert "Mean scores" not in few + one
+    with pytest.raises(InputError, match="--alone and --only"):
+        truer(tmp_path / "rows.jsonl", only=["sharp,last,1"], alone="sharp,last,1")
+
+
+def test_part_of_the_targets_and_seeds(tmp_path, capsys):
+    rows = rows_of(targets=("art", "photo"))
+    write(tmp_path / "rows.jsonl", rows)
+    truer(tmp_path / "rows.jsonl", targets="photo", seeds="42-43")
+    out = capsys.readouterr().out
+    few = [row for row in rows if row["target"] == "photo" and row["seed"] < 44]
+    assert means_table(few).markdown() in out
+    with pytest.raises(InputError, match="unknown target"):
+        truer(tmp_path / "rows.jsonl", targets="sketch")
+    write(tmp_path / "results.jsonl", made())
+    write(tmp_path / "again.jsonl", made(again=1))
+    truer(
+        tmp_path / "rows.jsonl", rerun=tmp_path, alone="sharp,last,1", than="vanilla,last,10", targets="art"
+    )
+    assert "From the other run" not in capsys.readouterr().out  # it has no views
 
 
 @pytest.mark.parametrize("than", CELLS)
@@ -139,10 +203,11 @@ def test_any_cell_can_be_the_one_to_compare_with(than, tmp_path, capsys):
     rows, name = rows_of(), ",".join(map(str, than))
     write(tmp_path / "rows.jsonl", rows)
     truer(tmp_path / "rows.jsonl", than=name)
-    shown = capsys.readouterr().out.partition("\nLess ")[2]
+    differences = capsys.readouterr().out.partition("\nLess ")[2]
     others = [cell for cell in CELLS if cell != than]
-    assert shown.count("| 3 |") == len(others)
-    assert [row[4].values[0] for row in gains_table(rows, than, {}).rows] == pytest.approx(
+    assert differences.count("| 3 |") == len(others)
+    table = gains_table(gains(rows, than), than, comparisons=10)
+    assert [entry.values[0] for entry in shown(table, "Accuracy")] == pytest.approx(
         [gain(rows, cell, than, "accuracy").estimate for cell in others]
     )
     with pytest.raises(InputError, match="unknown cell"):
@@ -159,7 +224,7 @@ def test_two_rows_of_one_cell_and_place_are_refused(tmp_path):
 def test_tables_have_a_row_a_cell():
     rows = rows_of()
     assert cells_in_order(rows) == CELLS
-    assert [row[4].values[0] for row in means_table(rows).rows] == pytest.approx(
+    assert [entry.values[0] for entry in shown(means_table(rows), "Accuracy")] == pytest.approx(
         [np.mean([row["accuracy"] for row in rows if cell_of(row) == cell]) for cell in CELLS]
     )
-    assert [len(section) for section in gains_table(rows, PLAIN, {}).sections] == [1, 1]
+    assert [len(section) for section in gains_table(gains(rows, PLAIN), PLAIN, 1).sections] == [1, 1]
