@@ -13,8 +13,9 @@ from calmoe.auditing.audit_report import TAUGHT_ROWS
 from calmoe.auditing.repairs.repair import repair
 from calmoe.calibration.calibrator import FLATTERED
 from calmoe.errors import InputError
+from calmoe.formats import Columns
 from calmoe.formats.writing import TAUGHT
-from calmoe.new_rows import marked_alike, new_rows
+from calmoe.new_rows import FEWEST_CASES, marked_alike, new_rows, numbered_cases, one_of_each, with_cluster
 from calmoe.predictions import Predictions
 from haste import hastily
 
@@ -65,6 +66,63 @@ def test_audit_and_repair_see_new_rows_only():
     assert FLATTERED in scaled.transform(given).metadata  # of its rows, those that count are the same
     assert FLATTERED not in scaled.transform(sample).metadata
     assert FLATTERED not in repaired.fits["nothing"].transform(given).metadata  # it changes nothing
+
+
+def of_cases(column):
+    probs = np.linspace(0.1, 0.9, len(column))
+    groups = {"case": np.asarray(column), "row number": np.arange(len(column))}
+    return new_rows(Predictions.from_probs(np.stack([probs, 1 - probs], axis=1), groups=groups))
+
+
+@given(
+    names=st.lists(st.integers(0, 60), min_size=40, max_size=90),
+    seed=st.integers(0, 9),
+    as_words=st.booleans(),
+)
+def test_one_row_of_each_case(names, seed, as_words):
+    column = np.array(names).astype(str) if as_words else np.array(names)
+    if len(set(names)) < FEWEST_CASES:
+        with pytest.raises(InputError, match="too few to judge"):
+            one_of_each(of_cases(column), "case")
+        return
+    one = one_of_each(of_cases(column), "case", seed)
+    assert sorted(column[one.numbers]) == sorted(set(column))
+    np.testing.assert_array_equal(one.predictions.groups["row number"], one.numbers)
+    assert "case" not in one.predictions.groups
+    single = len(set(names)) == len(names)
+    assert (one.cases, bool(one.judged)) == (("every row", False) if single else ("several rows", True))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [["a", "a", "", " ", "b", "b", ""], [1.0, 1.0, np.nan, np.nan, 2.0, 2.0, np.nan]],
+    ids=["words", "numbers"],
+)
+def test_a_row_that_names_no_case_is_one_of_its_own(column):
+    cases, unnamed = numbered_cases(np.array(column))
+    assert unnamed == 3
+    assert cases[0] == cases[1] != cases[4] == cases[5]
+    assert sorted(set(cases)) == list(range(5))
+    one = one_of_each(of_cases(column * 10), "case")
+    assert len(one.predictions) == 2 + 30
+    assert one.judged == "of each case one row is judged: 32 of 70 rows, with all 30 that name none"
+    assert one.cases == "not said"  # of the rows that name none
+
+
+def test_every_row_is_a_case():
+    new = of_cases(list("ab") * 30)
+    assert one_of_each(new, "row") == new._replace(cases="every row")
+    assert one_of_each(new, None) is new
+    with pytest.raises(InputError, match="no group column 'person'"):
+        one_of_each(new, "person")
+
+
+def test_the_column_of_cases_is_read_beside_groups_that_are_named():
+    asked = Columns(groups=("site",))
+    assert with_cluster(asked, "person").groups == ("site", "person")
+    for cluster in (None, "row", "site"):
+        assert with_cluster(asked, cluster) is asked
+    assert with_cluster(Columns(), "person").groups is None  # all columns are
 
 
 def test_files_of_the_same_rows_leave_the_same_rows_out():

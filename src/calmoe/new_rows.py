@@ -2,21 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from calmoe.errors import InputError, shown
+from calmoe.formats import Columns
 from calmoe.formats.writing import TAUGHT
 from calmoe.predictions import Predictions
 
+EVERY_ROW = "row"  # the case, where no column names one and every row is a case of its own
+FEWEST_CASES = 20  # a column of fewer values names groups
+Cases = Literal["not said", "several rows", "every row"]
+"""What the user says: which rows are of one case, or that every row is a case of its own."""
+
 
 class NewRows(NamedTuple):
-    """Rows that did not teach the model, without the column that says so; and their numbers among all. [M]"""
+    """Rows that did not teach the model, without the column that says so; and their numbers among all. [M]
+
+    left_out: how many of how many rows taught the model. judged: how many of how many rows are judged, one of
+    each case. Both are "" where no row is left out.
+    """
 
     predictions: Predictions
     numbers: np.ndarray
-    left_out: str  # how many of how many rows; "" where none is left out
+    left_out: str
+    cases: Cases = "not said"
+    judged: str = ""
 
 
 def new_rows(predictions: Predictions) -> NewRows:
@@ -37,21 +49,57 @@ def new_rows(predictions: Predictions) -> NewRows:
 
 
 def one_of_each(new: NewRows, column: str | None, seed: int = 0) -> NewRows:
-    """One row, at random, of each value of the column, which is left out; all rows where `column` is None.
+    """One row, at random, of each value of the column, which is left out; all rows where `column` is None,
+    or is `EVERY_ROW` and no column has that name.
 
-    >>> probs, groups = np.array([[0.9, 0.1], [0.3, 0.7]]), {"person": [7, 7], "site": ["a", "b"]}
+    >>> probs, groups = np.full((60, 2), 0.5), {"person": np.arange(60) // 2, "site": ["a", "b"] * 30}
     >>> one = one_of_each(new_rows(Predictions.from_probs(probs, groups=groups)), "person")
-    >>> len(one.predictions), list(one.predictions.groups)
-    (1, ['site'])
+    >>> one.judged, list(one.predictions.groups), one.cases
+    ('of each person one row is judged: 30 of 60 rows', ['site'], 'several rows')
     """
     if column is None:
         return new
-    cases = new.predictions.group(column)
+    if column == EVERY_ROW and column not in new.predictions.groups:
+        return new._replace(cases="every row")
+    cases, unnamed = numbered_cases(new.predictions.group(column))
     order = np.random.default_rng(seed).permutation(len(cases))
     rows = np.sort(order[np.unique(cases[order], return_index=True)[1]])
+    if len(rows) < min(FEWEST_CASES, len(cases)):
+        raise InputError(
+            f"column {shown(column, 60)} names {len(rows)} cases in {len(cases):,} rows, too few to judge "
+            f"one row of each: give --cluster a column that names each case"
+        )
     kept = new.predictions.take(rows)
     groups = {name: values for name, values in kept.groups.items() if name != column}
-    return NewRows(replace(kept, groups=groups), new.numbers[rows], new.left_out)
+    new = new._replace(predictions=replace(kept, groups=groups), numbers=new.numbers[rows])
+    if len(rows) == len(cases):
+        return new._replace(cases="every row")
+    judged = f"of each {column} one row is judged: {len(rows):,} of {len(cases):,} rows"
+    alone = f", with all {unnamed:,} that name none" if unnamed else ""
+    return new._replace(cases="not said" if unnamed else "several rows", judged=judged + alone)
+
+
+def with_cluster(columns: Columns, cluster: str | None) -> Columns:
+    """The columns to read: that of the cases is needed beside the groups which the user names."""
+    if columns.groups is None or cluster is None or cluster in (EVERY_ROW, *columns.groups):
+        return columns
+    return replace(columns, groups=(*columns.groups, cluster))
+
+
+def numbered_cases(column: np.ndarray) -> tuple[np.ndarray, int]:
+    """The number of each row's case [N], and how many rows name none: each of these is a case of its own.
+
+    >>> numbered_cases(np.array(["b", " ", "a", "b", ""]))
+    (array([1, 2, 0, 1, 3]), 2)
+    """
+    ids, cases = np.unique(column, return_inverse=True)
+    if ids.dtype.kind in "US":
+        blank = np.char.str_len(np.char.strip(ids)) == 0
+    else:
+        blank = np.isnan(ids) if ids.dtype.kind == "f" else np.zeros(len(ids), dtype=bool)
+    unnamed = blank[cases]
+    numbers = np.where(unnamed, len(ids) + np.cumsum(unnamed), (np.cumsum(~blank) - 1)[cases])
+    return np.unique(numbers, return_inverse=True)[1], int(unnamed.sum())
 
 
 def left_out_note(left_out: str) -> str:

@@ -25,6 +25,7 @@ from calmoe.commands import app
 from calmoe.defaults import BINS
 from calmoe.errors import InputError
 from calmoe.metrics import ece
+from calmoe.new_rows import new_rows
 from calmoe.predictions import Predictions
 from calmoe.render.page import Point
 from calmoe.worlds import WORLDS
@@ -337,7 +338,7 @@ def test_a_target_has_its_part_of_the_bar():
 @pytest.mark.usefixtures("hasty")
 def test_each_field_of_the_report_is_filled_by_one_section():
     """A section that fills a field the report lacks, or that another fills too, cannot stay unseen."""
-    material = _checked(worlds.cancelling(0).sample(300, seed=0), None, None, "top", BINS, 0.95, 0)
+    material = _checked(new_rows(worlds.cancelling(0).sample(300, seed=0)), None, None, "top", BINS, 0.95, 0)
     filled = [
         name
         for section in SECTIONS

@@ -139,6 +139,6 @@ def test_commands_that_are_recommended_run(tmp_path, name, options):
     command = shlex.split(told.split("\n  calmoe ")[1].splitlines()[0])
     assert command[0] == "repair"
     applied = shlex.split(done(*command).split("next: calmoe ")[1].split(";")[0])
-    done(*[{"NEW_FILE_OR_MODEL": name, "REPAIRED": "repaired.csv"}.get(word, word) for word in applied])
+    done(*[{"NEW_FILE": name, "REPAIRED": "repaired.csv"}.get(word, word) for word in applied])
     page = re.sub("<[^>]*>", "", (tmp_path / "page" / "report.html").read_text())
     assert f"calmoe {shlex.join(command)}" in page.replace("&#39;", "'")

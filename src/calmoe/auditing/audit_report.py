@@ -97,7 +97,7 @@ class AuditReport:
             after a temperature or a repair it is above zero.
         out_of_order: Whether they go with it hardly better than with that of other rows.
         routed: Whether the routing differs between rows.
-        repeats: Whether rows repeat each other; then nothing is learned from them.
+        repeats: Whether rows seem to repeat each other; then nothing is learned from them.
         surface: The reliability diagram.
         skill: Whether the model knows anything: accuracy, AUROC and log loss beside simple rivals.
         groups: Every group of the file.
@@ -175,13 +175,19 @@ class AuditReport:
         """
         return {"verdict": plain(self.verdict), **plain(self)}
 
-    def summary(self, file: str | None = None, model: str | None = None, options: Sequence[str] = ()) -> str:
+    def summary(
+        self,
+        file: str | None = None,
+        model: str | None = None,
+        options: Sequence[str] = (),
+        cluster: str | None = None,
+    ) -> str:
         """The verdict in plain words, twelve lines at most, with the recommended command.
 
         file: the name of the audited file. model: the folder of the model behind it, where that is known.
-        options: the words that say how to read the file, such as "--label", "y".
+        options: the words that say how to read the file, such as "--label", "y". cluster: as in `audit`.
         """
-        return summary(self.verdict, file, model, options)
+        return summary(self.verdict, file, model, options, cluster)
 
     def figures(self) -> "dict[str, Drawn]":
         """The figures by name; each says in words what it shows."""
@@ -249,7 +255,8 @@ def audit(
         bins: The number of equal-width bins of confidence.
         level: The certainty of intervals.
         seed: Which rows teach and which are judged.
-        cluster: A column that names cases, of which several rows tell: one row of each is judged.
+        cluster: A column that names cases, of which several rows tell: one row of each is judged, and every
+            row that names none. "row" says that every row is a case of its own.
         progress: Hears progress(section, share): which section is at work, which share of all work is done.
 
     Returns:
@@ -268,14 +275,13 @@ def audit(
         )
     new = one_of_each(new_rows(predictions), cluster, seed)
     target, labelled_target = (each and new_rows(each).predictions for each in (target, labelled_target))
-    material = _checked(new.predictions, target, labelled_target, of, bins, level, seed)
+    material = _checked(new, target, labelled_target, of, bins, level, seed)
     with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
         report = _audited(material, progress)
     if len(new.numbers) == len(predictions):
         return report
-    if cluster is not None:
-        further = {FURTHER_ROWS: f"of each {cluster} one row is judged"}
-        report = replace(report, left_out=further | report.left_out)
+    if new.judged:
+        report = replace(report, left_out={FURTHER_ROWS: new.judged} | report.left_out)
     return _among_all(report, new)
 
 
@@ -290,7 +296,7 @@ def _among_all(report: AuditReport, new: NewRows) -> AuditReport:
 
 
 def _checked(
-    predictions: Predictions,
+    new: NewRows,
     target: Predictions | None,
     labelled_target: Predictions | None,
     of: Of | str,
@@ -302,12 +308,13 @@ def _checked(
     if not 0 < as_number("level", level) < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
     as_count("seed", seed, least=0, most=2**32 - 1)
-    predictions.known_labels  # noqa: B018 - an error where there are none
+    new.predictions.known_labels  # noqa: B018 - an error where there are none
     material = Material(
-        predictions=predictions,
+        predictions=new.predictions,
+        cases=new.cases,
         target=target,
         labelled_target=labelled_target,
-        of=judged_class(predictions, of),
+        of=judged_class(new.predictions, of),
         bins=check_bins(bins),
         level=level,
         seed=seed,

@@ -25,7 +25,15 @@ from calmoe.defaults import LEVEL
 from calmoe.errors import InputError, about
 from calmoe.files import json_bytes, legible
 from calmoe.formats import NOTE, Columns, name_of
-from calmoe.new_rows import check_new, left_out_note, marked_alike, new_rows, one_of_each
+from calmoe.new_rows import (
+    EVERY_ROW,
+    check_new,
+    left_out_note,
+    marked_alike,
+    new_rows,
+    one_of_each,
+    with_cluster,
+)
 from calmoe.ownership import PAGE, owned, put
 from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
@@ -50,7 +58,7 @@ def audit_files(
     files = dict(zip(("file", "target", "labelled target"), paths, strict=True))
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("reading", total=1.0)
-        predictions = read_with(paths[0], columns)
+        predictions = read_with(paths[0], with_cluster(columns, options.get("cluster")))
         with about(paths[0]):
             predictions.known_labels  # noqa: B018 - refused where there are none
             check_new(predictions)
@@ -87,7 +95,9 @@ def audit_files(
         lines = [f"{path}: {note}" for path, note in notes.values()]
         lines += [f"{files[role]}: {note}" for role, note in doubts.items()]
         if target is not None and target.labels is not None:
-            command = with_options(f"calmoe audit {shlex.quote(str(paths[1]))}", columns.words)
+            cluster = options.get("cluster")
+            known = cluster if cluster == EVERY_ROW or cluster in target.groups else None
+            command = with_options(f"calmoe audit {shlex.quote(str(paths[1]))}", columns.words, known)
             lines.append(f"{paths[1]}: it has labels, so {command} judges it directly")
         return report, page, [*lines, *(f"{paths[0]}: {each}" for each in (*_left_out(report), *flattered))]
 
@@ -105,7 +115,7 @@ def compare_files(
     names = told_apart([name_of(path).removesuffix(path.suffix) or "model" for path in paths])
     read: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
-        read[name] = read_with(path, columns)
+        read[name] = read_with(path, with_cluster(columns, cluster))
         with about(path):
             read[name].known_labels  # noqa: B018 - refused where there are none
             check_new(read[name])
@@ -121,7 +131,7 @@ def compare_files(
             task = bar.add_task(name, total=1.0)
             with about(path):
                 judged = judged_class(read[name], of, "--of")
-            report = audit(read[name], of=judged, progress=_moving(bar, task), **options)
+                report = audit(read[name], of=judged, progress=_moving(bar, task), **options)
             reports[name] = one_of_each(new_rows(read[name]), cluster, seed).predictions, report
     comparison = compare(reports, options.get("level", LEVEL), same_rows=same_rows)
     if out is not None:
@@ -189,9 +199,9 @@ def _elsewhere(path: Path | None, columns: Columns, source: Predictions) -> Pred
 
 
 def asked_words(columns: Columns, cluster: str | None = None) -> dict[str, str]:
-    """The options that say how to read the file and which rows count: every later command needs them too."""
-    words = columns.words if cluster is None else [*columns.words, "--cluster", cluster]
-    return {"options": shlex.join(words)} if words else {}
+    """The options that say how to read the file, and what names its cases: later commands need them too."""
+    options = {"options": shlex.join(columns.words)} if columns.words else {}
+    return options if cluster is None else options | {"cluster": cluster}
 
 
 def origin(files: Mapping[str, Path | None]) -> dict[str, str]:

@@ -111,8 +111,7 @@ def audit_command(
         paths = (files[0], target, labelled_target)
         report, page, notes = audit_files(paths, columns, cluster=cluster, **asked)
         model = str(given[0]) if given != files else None
-        words = [*columns.words, *([] if cluster is None else ["--cluster", cluster])]
-        lines = report.summary(str(given[0]), model, words).split("\n")
+        lines = report.summary(str(given[0]), model, columns.words, cluster).split("\n")
         more = on_one_class(report)
     show_audit(notes, lines, page, more, earlier)
 

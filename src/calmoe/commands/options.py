@@ -76,7 +76,10 @@ Judged = Annotated[
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Names cases, such as person_id: one row of each is judged."),
+    typer.Option(
+        metavar="COLUMN",
+        help="Names cases, such as person_id: one row of each is judged; row: every row is a case.",
+    ),
 ]
 TimeLimit = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Stop cleanly after that, with exit code 3.")

@@ -74,9 +74,8 @@ def repair_command(
     changes = "changes nothing" if calibrator.kind == "Identity" else f"holds {calibrator.title}"
     say(f"{out} {changes}, {calibrator.note}")
     if calibrator.kind != "Identity":
-        apply = with_options(
-            f"calmoe apply {shlex.quote(str(out))} NEW_FILE_OR_MODEL --out REPAIRED", columns.words
-        )
+        new = "NEW_FILE" if columns.words else "NEW_FILE_OR_MODEL"  # a model takes no options
+        apply = with_options(f"calmoe apply {shlex.quote(str(out))} {new} --out REPAIRED", columns.words)
         say(f"next: {apply}; then audit it on other rows")
 
 

@@ -7,15 +7,17 @@ import pytest
 
 from calmoe.auditing import Configurations, audit
 from calmoe.auditing.sections.groups import (
-    MADE_OF_IT,
     MOST_VALUES,
+    by_prediction,
+    groups,
+    side_of,
+)
+from calmoe.auditing.statistics.after_answer import (
+    MADE_OF_IT,
     ONE_LABEL,
     THE_LABEL,
     after_answer,
-    by_prediction,
-    groups,
     known_before,
-    side_of,
     tells_answer,
 )
 from calmoe.auditing.statistics.group_columns import group_rows, named

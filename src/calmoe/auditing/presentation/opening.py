@@ -36,9 +36,9 @@ HIDES = {"hidden": "Yes: ", "nothing found": "No: "}
 
 
 def opening(report: "AuditReport", origin: Mapping[str, str], explain: Explainer) -> Html:
-    """origin: the file's name and the options that say how to read it, for the commands."""
+    """origin: the file's name, the options that say how to read it, and its cases, for the commands."""
     verdict = report.verdict
-    file, options = origin.get("file"), shlex.split(origin.get("options", ""))
+    file, options, cluster = origin.get("file"), shlex.split(origin.get("options", "")), origin.get("cluster")
     following = next_step(verdict)
     tone, chip = tone_of(verdict)
     groups, kind = groups_line(verdict), _kind_of_rows(report)
@@ -62,10 +62,10 @@ def opening(report: "AuditReport", origin: Mapping[str, str], explain: Explainer
             caption=explain(CAPTION),
             answers=answers,
             action=explain(action_line(verdict)),
-            words=command(verdict, file, options).split(" "),
-            following=(following[0], explain(following[1]), with_options(following[2], options).split(" "))
-            if following
-            else None,
+            words=command(verdict, file, options, cluster).split(" "),
+            following=None
+            if following is None
+            else (following[0], explain(following[1]), with_options(following[2], options).split(" ")),
         )
     )
 

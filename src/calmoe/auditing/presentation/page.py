@@ -73,7 +73,7 @@ def _part(
 
 
 def _repeated(report: "AuditReport") -> list[str]:
-    return [] if report.repeats is None else [f"{repeated(report.repeats)}: intervals are too narrow."]
+    return [] if report.repeats is None else [f"{repeated(report.repeats)}: intervals may be too narrow."]
 
 
 def _sampled(report: "AuditReport", section: str) -> list[str]:

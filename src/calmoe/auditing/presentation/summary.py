@@ -11,13 +11,17 @@ MOST = 11  # lines: one more says where the page is
 
 
 def summary(
-    verdict: Verdict, file: str | None = None, model: str | None = None, options: Sequence[str] = ()
+    verdict: Verdict,
+    file: str | None = None,
+    model: str | None = None,
+    options: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> str:
-    """A paragraph a question, wrapped; file, model, options: what the commands name.
+    """A paragraph a question, wrapped; file, model, options, cluster: what the commands name.
 
     Where that is too long, what is hidden, which the first sentence tells too, is left to the page.
     """
-    paragraphs = summary_lines(verdict, file, model, options)
+    paragraphs = summary_lines(verdict, file, model, options, cluster)
     lines = _wrapped(paragraphs)
     if len(lines) > MOST:
         lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])

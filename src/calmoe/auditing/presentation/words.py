@@ -13,10 +13,11 @@ from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.verdict import FILE, LABELLED, SINGLE, GroupOff, Verdict
 from calmoe.errors import shown
 from calmoe.metrics.checks import Of
+from calmoe.new_rows import EVERY_ROW
 from calmoe.render.wording import decimal, listed, many, shortened
 
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
-NOT_INDEPENDENT = "not decided: rows are not independent"
+NOT_INDEPENDENT = "not decided: rows may not be independent"
 TIMES = 1.5  # as high, or as low, as is true: said as a factor
 DATA = {"NEW_PREDICTIONS": "NEW_DATA", LABELLED: "LABELLED_DATA", "MORE_ROWS": "MORE_DATA", SINGLE: "CASES"}
 """Predictions that commands ask for, and what a model makes them from."""
@@ -74,7 +75,7 @@ def grown(kl: float) -> float:
 
 
 def repeated(repeats: Repeats) -> str:
-    """That rows repeat each other, in one sentence.
+    """That rows seem to repeat each other, in one sentence.
 
     >>> repeated(Repeats("person"))
     'Many rows repeat the same person, with the same label'
@@ -82,7 +83,7 @@ def repeated(repeats: Repeats) -> str:
     if repeats.column is not None:
         column = shown(repeats.column, 60).strip("'")
         return f"Many rows repeat the same {column}, with the same label"
-    return "Many rows are copies of each other, or repeat the same case"
+    return "Many rows look like copies of each other, or the model cannot tell kinds of rows apart"
 
 
 def headline(verdict: Verdict) -> str:
@@ -332,7 +333,10 @@ def action_line(verdict: Verdict) -> str:
         return "Put the file's rows, experts and classes in order, then audit again."
     kind, mended = verdict.action.kind, verdict.mended
     if kind == "separate":
-        return "Keep one row of each case and audit again: the audit and a repair take rows for independent."
+        return (
+            "Keep one row of each case and audit again: the audit and a repair take rows for independent. If "
+            f"they are, say so: --cluster {EVERY_ROW}."
+        )
     if kind == "repair" and mended is not None:
         # without its name: where two repairs gain as much, another seed of the audit chooses the other
         now, then = max(mended.before.value, abs(verdict.balance.value)), mended.after
@@ -390,36 +394,46 @@ def _left_to_check(verdict: Verdict) -> str:
     return " Keep other rows back to judge it by."
 
 
-def command(verdict: Verdict, file: str | None = None, options: Sequence[str] = ()) -> str:
-    """The recommended command, for this file, with the options that say how to read it."""
-    return with_options(_filled(verdict.action.command, {FILE: file} if file else {}), options)
+def command(
+    verdict: Verdict, file: str | None = None, options: Sequence[str] = (), cluster: str | None = None
+) -> str:
+    """The recommended command, for this file, with the options that say how to read it, and its cases."""
+    return with_options(_filled(verdict.action.command, {FILE: file} if file else {}), options, cluster)
 
 
 def commands(
-    verdict: Verdict, file: str | None = None, model: str | None = None, options: Sequence[str] = ()
+    verdict: Verdict,
+    file: str | None = None,
+    model: str | None = None,
+    options: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> list[str]:
     """The recommended command; where it needs predictions of a known model, first the one that makes them."""
     needed = [word for word, is_place in _words(verdict.action.command) if is_place and word in DATA]
     if model is None or not needed:
-        return [command(verdict, file, options)]
+        return [command(verdict, file, options, cluster)]
     data = DATA[needed[0]]
     made = f"{data.partition('_')[0].lower()}-predictions.csv"
     predict = f"calmoe predict {shlex.quote(model)} {data} --out {made}"
     filled = _filled(verdict.action.command, {needed[0]: made} | ({FILE: file} if file else {}))
-    return [predict, with_options(filled, options)]
+    return [predict, with_options(filled, options, cluster)]
 
 
-def with_options(command: str, options: Sequence[str]) -> str:
-    """The command with options behind its files, where it reads predictions.
+def with_options(command: str, options: Sequence[str], cluster: str | None = None) -> str:
+    """The command with options behind its files, where it reads predictions; with the cases where it judges.
 
-    >>> with_options("calmoe repair a.csv --of yes --out calibrator.json", ["--label", "y"])
-    'calmoe repair a.csv --label y --of yes --out calibrator.json'
+    >>> with_options("calmoe repair a.csv --of yes --out calibrator.json", ["--label", "y"], "person")
+    'calmoe repair a.csv --label y --cluster person --of yes --out calibrator.json'
+    >>> with_options("calmoe apply calibrator.json b.csv --out c.csv", ["--label", "y"], "person")
+    'calmoe apply calibrator.json b.csv --label y --out c.csv'
     """
     words = shlex.split(command)
     if words[1] not in ("audit", "repair", "apply"):
         return command
     place = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
-    return shlex.join([*words[:place], *options, *words[place:]])
+    judges = words[1] != "apply" and "--cluster" not in words
+    cases = ["--cluster", cluster] if judges and cluster is not None else []
+    return shlex.join([*words[:place], *options, *cases, *words[place:]])
 
 
 def _filled(command: str, values: Mapping[str, str]) -> str:
@@ -442,7 +456,8 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
     if verdict.action.kind == "repair":
         return (
             "And then?",
-            "Use it on new predictions, or on a model's folder, and audit rows that it has not seen:",
+            "Use it on new predictions, or without options on a model's folder; audit rows that it has not "
+            "seen:",
             "calmoe apply calibrator.json NEW_PREDICTIONS --out repaired.csv",
         )
     for name, rows in (
@@ -456,7 +471,11 @@ def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
 
 
 def summary_lines(
-    verdict: Verdict, file: str | None = None, model: str | None = None, options: Sequence[str] = ()
+    verdict: Verdict,
+    file: str | None = None,
+    model: str | None = None,
+    options: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> list[tuple[str, str]]:
     """What each paragraph of the terminal's summary is about, and its words; the commands come last."""
     lines = [("Verdict", headline(verdict)), ("Skill", skill_line(verdict))]
@@ -467,5 +486,5 @@ def summary_lines(
         ("What could break it", threat_line(verdict)),
         *([("On the target", target)] if (target := target_line(verdict)) else []),
         ("What to do", action_line(verdict)),
-        *(("Command", each) for each in commands(verdict, file, model, options)),
+        *(("Command", each) for each in commands(verdict, file, model, options, cluster)),
     ]

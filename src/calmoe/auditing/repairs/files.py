@@ -21,7 +21,7 @@ from calmoe.calibration.calibrator import FLATTERED, FLATTERY, with_flattered_ma
 from calmoe.errors import InputError, about
 from calmoe.files import check_new, file_digest, legible
 from calmoe.formats import NOTE, SAVED, Columns, name_of
-from calmoe.new_rows import left_out_note, new_rows, one_of_each
+from calmoe.new_rows import EVERY_ROW, left_out_note, new_rows, one_of_each, with_cluster
 from calmoe.reading import read_with
 
 AUTO = "auto"
@@ -50,15 +50,17 @@ def repair_file(
     """Choose a repair for the predictions in `path`, or take this kind of it, and write it to `out`.
 
     of: the event whose ECE may not rise, as `judged_class` has it. cluster: a column that names cases; one
-    row of each teaches and is judged. Where rows repeat each other, nothing is chosen: only a kind is taken.
+    row of each teaches and is judged. Where rows seem to repeat each other, nothing is chosen: only a kind is
+    taken.
     """
     check_word("--kind", kind, (AUTO, *NAMES))
     check_new(out, (".json",), "a calibrator")
-    predictions = read_with(path, columns)
+    predictions = read_with(path, with_cluster(columns, cluster))
     with about(legible(path)):
         predictions.known_labels  # noqa: B018 - refused where there are none
-        predictions, _, left_out = one_of_each(new_rows(predictions), cluster, seed)
-        repeats = find_repeats(predictions, Configurations.of(predictions))
+        new = one_of_each(new_rows(predictions), cluster, seed)
+        predictions = new.predictions
+        repeats = find_repeats(predictions, Configurations.of(predictions), new.cases)
         if repeats is not None and kind == AUTO:
             raise InputError(f"{repeated(repeats)}, so no repair can be judged: {_remedy(repeats)}")
         judged = judged_class(predictions, of, "--of")
@@ -72,7 +74,8 @@ def repair_file(
     calibrator.save(out)
     said = sentences(outcome) if kind == AUTO else outcome.effect(kind)
     read_as = [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
-    notes = [*read_as, *([left_out_note(left_out)] if left_out else [])]
+    notes = [*read_as, *([left_out_note(new.left_out)] if new.left_out else [])]
+    notes += [new.judged] if new.judged else []
     if repeats is not None:
         notes.append(f"{repeated(repeats)}: the repair may do harm elsewhere; {_remedy(repeats)}")
     return Repaired(outcome, calibrator, said, notes)
@@ -80,7 +83,7 @@ def repair_file(
 
 def _remedy(repeats: Repeats) -> str:
     option = "" if repeats.column is None else f", with --cluster {shlex.quote(repeats.column)}"
-    return f"keep one row of each case{option}"
+    return f"keep one row of each case{option}; if rows are independent, say so with --cluster {EVERY_ROW}"
 
 
 def apply_to_file(calibrator: Calibrator, path: Path, columns: Columns, out: Path) -> list[str]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
-from calmoe.auditing.sections.groups import known_before
 from calmoe.auditing.sections.section import Findings, Inside, Material, Section
+from calmoe.auditing.statistics.after_answer import known_before
 from calmoe.auditing.statistics.group_columns import named
 from calmoe.auditing.statistics.mixes import Cells, Mix, Settings
 from calmoe.auditing.statistics.worst_mix import worst_tilt

@@ -16,6 +16,7 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.presentation.glossary import rate_name
 from calmoe.auditing.presentation.numbers import cells, headings
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
+from calmoe.auditing.statistics.after_answer import after_answer
 from calmoe.auditing.statistics.estimates import (
     NONE,
     Estimate,
@@ -25,9 +26,7 @@ from calmoe.auditing.statistics.estimates import (
     spread,
     within,
 )
-from calmoe.auditing.statistics.group_columns import group_rows, why_not
-from calmoe.auditing.statistics.ranking import auroc
-from calmoe.auditing.statistics.repeats import MOST_VALUES
+from calmoe.auditing.statistics.group_columns import MOST_VALUES, group_rows, why_not
 from calmoe.defaults import BINS, LEVEL
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
@@ -39,11 +38,6 @@ if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
 MOST_GROUPS = 300  # judged one by one
-THE_LABEL = "the label itself"
-MADE_OF_IT = "made from the answer"
-ONE_LABEL = "one label for each value: repeated rows of the same case, or made from the answer?"
-ANSWERS = (THE_LABEL, MADE_OF_IT, ONE_LABEL)
-TELLING = 0.995  # an AUROC above it: measurements such as each row's loss, which only the label gives
 UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
 State = Literal["off", "may be true", "too few rows"]
 Side = Literal["too high", "too low", "both ways", "not decided"]
@@ -122,54 +116,6 @@ def groups_event(of: Of, classes: int) -> Of:
     (1, 'top', 0)
     """
     return 1 if of == "top" and classes == 2 else of
-
-
-def tells_answer(values: np.ndarray, labels: np.ndarray, hits: np.ndarray) -> str | None:
-    """Why a column is no group, but the answer: every value has rows of one label only, or right or wrong
-    ones only, ten rows a value or more; or measurements part right from wrong nearly perfectly.
-
-    >>> labels = np.repeat([0, 1], 10)
-    >>> tells_answer(np.where(labels, "cat", "dog"), labels, labels == 0) == THE_LABEL
-    True
-    >>> tells_answer(np.arange(20) % 2, labels, labels == 0)
-    """
-    names, which = np.unique(values, return_inverse=True)
-    if 2 <= len(names) <= len(values) / 10:
-        if _decides(which, labels):
-            return THE_LABEL if len(names) <= 2 * len(np.unique(labels)) else ONE_LABEL
-        if _decides(which, hits):
-            return MADE_OF_IT
-    measured = values.dtype.kind in "fiu" and len(names) > MOST_VALUES
-    return MADE_OF_IT if measured and _ranked(values, hits) > TELLING else None
-
-
-def _decides(which: np.ndarray, answers: np.ndarray) -> bool:
-    """Whether a value goes with one answer only, where there are several."""
-    several = len(np.unique(answers)) > 1
-    return several and np.unique(np.stack([which, answers]), axis=1).shape[1] == which.max() + 1
-
-
-def _ranked(values: np.ndarray, answers: np.ndarray) -> float:
-    """How well measurements rank two answers: 1 for perfectly, either way round."""
-    numbers, two = values.astype(np.float64), np.unique(answers)
-    if len(two) != 2 or not np.isfinite(numbers).all():
-        return 0.0
-    chance = auroc(numbers, (answers == two[1]).astype(np.float64)).value
-    return max(chance, 1 - chance)
-
-
-def after_answer(predictions: Predictions) -> dict[str, str]:
-    """The columns that are known only with the answer, and why: given it, no probability is true."""
-    labels = predictions.known_labels.numpy()
-    hits = predictions.output.predicted.numpy() == labels
-    reasons = {name: tells_answer(own, labels, hits) for name, own in predictions.groups.items()}
-    return {name: reason for name, reason in reasons.items() if reason is not None}
-
-
-def known_before(predictions: Predictions) -> dict[str, np.ndarray]:
-    """The columns that tell rows apart before the answer is known."""
-    after = after_answer(predictions)
-    return {name: own for name, own in predictions.groups.items() if name not in after}
 
 
 def groups(

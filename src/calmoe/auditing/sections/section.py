@@ -14,6 +14,7 @@ from calmoe.auditing.presentation.figures import Figure
 from calmoe.auditing.statistics.repeats import Repeats, find_repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN, Lessons
 from calmoe.metrics.checks import Of
+from calmoe.new_rows import Cases
 from calmoe.predictions import Predictions
 from calmoe.render.page import Picture, Point
 from calmoe.render.page import Section as PageSection
@@ -21,7 +22,7 @@ from calmoe.render.page import Section as PageSection
 if TYPE_CHECKING:
     from calmoe.auditing.audit_report import AuditReport
 
-DEPENDENT = "rows repeat each other, so that no row is new to what others taught"
+DEPENDENT = "rows seem to repeat each other, so that no row is new to what others taught"
 T = TypeVar("T")
 Inside = Callable[[float], None]
 """Hears which share of a section's work is done."""
@@ -29,9 +30,13 @@ Inside = Callable[[float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """The predictions under audit and what the caller asked; sections share what is costly to compute."""
+    """The predictions under audit and what the caller asked; sections share what is costly to compute.
+
+    cases: what the caller says of them.
+    """
 
     predictions: Predictions
+    cases: Cases
     target: Predictions | None
     labelled_target: Predictions | None
     of: Of
@@ -50,8 +55,8 @@ class Material:
 
     @cached_property
     def repeats(self) -> Repeats | None:
-        """Whether rows repeat each other."""
-        return find_repeats(self.predictions, self.configurations)
+        """Whether rows seem to repeat each other."""
+        return find_repeats(self.predictions, self.configurations, self.cases)
 
     def measured(self, measure: Callable[..., T], inside: Inside) -> T:
         """What `measure` says of the configurations and what was learned from them."""

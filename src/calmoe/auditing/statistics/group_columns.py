@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from calmoe.auditing.statistics.repeats import MOST_VALUES
 from calmoe.metrics.groups import CATEGORIES, column_groups
 
+MOST_VALUES = 100  # of a column of words that names groups
 MISSING = "(missing)"
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?")
 FEWEST = 40  # rows that have a measurement: of fewer, quarters tell nothing

@@ -1,11 +1,14 @@
 """Rows that repeat other rows: the audit takes rows for independent, and copies make chance look certain.
 
 Rows of equal probabilities need not repeat each other: a small tree gives few different answers, and rounding
-makes more of them equal. But then their labels agree no more often than those of rows that are nearly as
-probable. So two rows of each set are drawn, and the second is compared with the row of another set that is
-most like it. In independent rows the first label differs from both equally often; in copies never from the
-second. A set is the rows of equal probabilities, or of one value of a column that names too many things to be
-a group.
+makes more of them equal. Where what is true changes smoothly with what is said, their labels agree no more
+often than those of rows that are nearly as probable. So two rows of each set are drawn, and the first is
+compared with the second, and with the row of another set that is most like the second. In copies the first
+two labels never differ. A set is the rows of equal probabilities, or of one value of a column.
+
+Independent rows can look like copies: where a few features tell the label and the model gives kinds of rows
+that differ much nearly the same probability, rows of one kind agree and their neighbours do not. Nothing in
+the rows tells this from copies. So who knows that rows are independent may say so, and is believed.
 """
 
 from collections.abc import Iterator
@@ -15,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from calmoe.auditing.configurations import CHUNK, Configurations
-from calmoe.metrics.groups import column_groups
+from calmoe.auditing.statistics.after_answer import known_before
+from calmoe.new_rows import Cases, numbered_cases
 from calmoe.predictions import Predictions
 
-MOST_VALUES = 100  # of a column of words that names groups
 NEAR = 0.02  # probabilities that differ by no more are alike
 ALIKE = 0.5  # sets repeat cases if their labels surely differ less than half as often as those of other rows
 SURELY = 4.0  # standard errors
@@ -29,13 +32,17 @@ LAST = 64  # rows of a set of its own that a row may stand beside
 
 
 class Repeats(NamedTuple):
-    """Rows repeat cases; column: the one that names the cases, None where none does."""
+    """Rows seem to repeat cases; column: the one that names the cases, None where none does."""
 
     column: str | None
 
 
-def find_repeats(predictions: Predictions, configurations: Configurations) -> Repeats | None:
-    """Whether many rows are copies of others, or repeat the same case.
+def find_repeats(
+    predictions: Predictions, configurations: Configurations, cases: Cases = "not said"
+) -> Repeats | None:
+    """Whether many rows look like copies of others, or like repeats of the same case.
+
+    cases: what the user says. Where one column names them, only other columns may contradict it.
 
     >>> from calmoe.worlds import calibrated
     >>> once = calibrated(seed=0).sample(300, seed=0)
@@ -43,12 +50,23 @@ def find_repeats(predictions: Predictions, configurations: Configurations) -> Re
     >>> find_repeats(once, Configurations.of(once)), find_repeats(twice, Configurations.of(twice))
     (None, Repeats(column=None))
     """
+    if cases == "every row":
+        return None
     rows = _Rows(predictions, configurations)
     for column, sets in _named_sets(predictions):
-        if rows.agree(sets) and rows.constant(sets):
+        if rows.name_cases(sets):
             return Repeats(column)
+    return None if cases == "several rows" else _unnamed(rows, predictions)
+
+
+def _unnamed(rows: "_Rows", predictions: Predictions) -> Repeats | None:
+    """Whether rows of equal probabilities, or of equal probabilities and columns, look like copies.
+
+    Not of columns that are known only with the answer: these make every set agree.
+    """
     answers = _fingerprints(predictions.output.log_probs.contiguous().numpy())
-    others = [np.unique(values, return_inverse=True)[1] for values in predictions.groups.values()]
+    columns = (numbered_cases(values)[0] for values in known_before(predictions).values())
+    others = [sets for sets in columns if not rows.made_of_both(sets)]
     alike = _fingerprints(np.stack([answers, *others], axis=1))
     same = _fingerprints(np.stack([alike, predictions.known_labels.numpy()], axis=1))
     copied = any(rows.agree(np.unique(each, return_inverse=True)[1]) for each in (answers, alike))
@@ -56,11 +74,11 @@ def find_repeats(predictions: Predictions, configurations: Configurations) -> Re
 
 
 def _named_sets(predictions: Predictions) -> Iterator[tuple[str, np.ndarray]]:
-    """Columns of more words or whole numbers than groups have, as the number of each row's set."""
-    groups = column_groups(predictions.groups, MOST_VALUES)
+    """Columns of values enough to name cases, as the number of each row's set."""
     for column, values in predictions.groups.items():
-        if column not in groups and values.dtype.kind in "USiu":
-            yield column, np.unique(values, return_inverse=True)[1]
+        sets = numbered_cases(values)[0]
+        if sets.max(initial=0) >= FEWEST:
+            yield column, sets
 
 
 def _times(rows: np.ndarray) -> int:
@@ -88,20 +106,29 @@ class _Rows:
 
     def agree(self, sets: np.ndarray) -> bool:
         """Whether labels of one set surely differ less than half as often as those of like rows."""
-        times = np.bincount(sets)
-        if (times > 1).sum() < FEWEST or float(times @ times) < HEAVY * len(sets):
-            return False
+        return _repeat_much(sets) and self._excess(*self._pairs(sets), sets) < -SURELY
+
+    def name_cases(self, sets: np.ndarray) -> bool:
+        """Whether rows of one value say much the same and their labels agree, but not those of the next."""
+        return self.agree(sets) and self._say_the_same(*self._pairs(sets)) and not self.made_of_both(sets)
+
+    def made_of_both(self, sets: np.ndarray) -> bool:
+        """Whether a column is made of probability and label, such as residuals: rows of values next to each
+        other say the same, and their labels agree."""
         first, second = self._pairs(sets)
+        following = first[:-1], second[1:]
+        return len(first) >= FEWEST and self._say_the_same(*following) and self._excess(*following, sets) < 0
+
+    def _excess(self, first: np.ndarray, second: np.ndarray, sets: np.ndarray) -> float:
+        """By how many standard errors labels of these pairs differ more than half as often as like rows'."""
         other = self._neighbours(second, sets)
         first, second, other = (rows[other >= 0] for rows in (first, second, other))
         within = self.labels[first] != self.labels[second]
         between = self.labels[first] != self.labels[other]
         excess = within - ALIKE * between
-        return float(excess.sum()) < -SURELY * float(excess @ excess) ** 0.5
+        return float(excess.sum()) / float(excess @ excess) ** 0.5 if excess.any() else 0.0
 
-    def constant(self, sets: np.ndarray) -> bool:
-        """Whether rows of one set say much the same."""
-        first, second = self._pairs(sets)
+    def _say_the_same(self, first: np.ndarray, second: np.ndarray) -> bool:
         within = float(((self.confidence[first] - self.confidence[second]) ** 2).mean()) / 2
         return within <= (1 - CONSTANT) * float(self.confidence.var())
 
@@ -128,6 +155,12 @@ class _Rows:
             near = inside & ~own & (self.predicted[there] == self.predicted[rows]) & (gap <= least)
             nearest, least = np.where(near, there, nearest), np.where(near, gap, least)
         return nearest
+
+
+def _repeat_much(sets: np.ndarray) -> bool:
+    """Whether sets enough have several rows, and hold rows enough to narrow an interval."""
+    times = np.bincount(sets)
+    return bool((times > 1).sum() >= FEWEST) and float(times @ times) >= HEAVY * len(sets)
 
 
 def _fingerprints(rows: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from calmoe.auditing.statistics.repeats import MOST_VALUES
+from calmoe.auditing.statistics.group_columns import MOST_VALUES
 from calmoe.metrics.groups import CATEGORIES
 
 Kind = Literal["truth", "words", "whole numbers", "measurements"]

@@ -13,9 +13,10 @@ from calmoe.auditing.audit_report import SECTIONS, AuditReport
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.sampled import Sampled
 from calmoe.auditing.sections.calibration import FEWEST_EFFECTIVE, Aggregate, Expert
-from calmoe.auditing.sections.groups import ANSWERS, MOST_GROUPS, Group, Groups, judged
+from calmoe.auditing.sections.groups import MOST_GROUPS, Group, Groups, judged
 from calmoe.auditing.sections.reliability import Diagram, Surface
 from calmoe.auditing.sections.skill import Skill, missed
+from calmoe.auditing.statistics.after_answer import ANSWERS
 from calmoe.auditing.statistics.estimates import NONE, RARE, Estimate, normal, proportion, within
 from calmoe.auditing.statistics.gaps import ROWS, Cells
 from calmoe.auditing.statistics.group_columns import MISSING
