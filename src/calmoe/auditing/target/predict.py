@@ -12,6 +12,7 @@ from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.target.assumption import Plausibility, over_splits, plausibility
 from calmoe.auditing.target.checks import check_targets
 from calmoe.auditing.target.cross_fit import cross_fitted
+from calmoe.auditing.target.decimals import written_alike
 from calmoe.auditing.target.density import DensityRatio, density_ratio
 from calmoe.auditing.target.scores import Scores, observed_scores, predicted_scores
 from calmoe.auditing.target.shift import Shift
@@ -111,13 +112,13 @@ def predict_checked(
     """`predict_target` for files that `check_targets` has let pass."""
     if labelled is None and target.labels is not None:
         labelled = target
-    here, there = Configurations.of(source, of), Configurations.of(target, of)
+    files = [source, target] if labelled is None else [source, target, labelled]
+    here, there, *tests = (Configurations.of(rows, of) for rows in written_alike(files))
     ratio = density_ratio(here, there, level=level, seed=seed)
     verdict = _why_nothing(ratio)
     predicted, plain, shifted, test = None, None, None, None
     if verdict is None:
-        extra = None if labelled is None else Configurations.of(labelled, of)
-        asked = [there.features()] + ([] if extra is None else [extra.features()])
+        asked = [rows.features() for rows in (there, *tests)]
         learned, *tested = cross_fitted(here.features(), asked, here.residual, ratio.fold, seed)
         shift = Shift(
             source=source,
@@ -132,16 +133,18 @@ def predict_checked(
         )
         predicted = predicted_scores(shift)
         plain, shifted = tempered(shift, np.ones(len(source))), tempered(shift, ratio.weights)
-        if extra is not None:
+        for extra in tests:
             first = plausibility(extra, tested[0].by_fold, here, learned.source, ratio, level)
             test = over_splits(first, extra, here, there, level, seed)
     return Target(
         rows=len(target),
         ratio=ratio,
         verdict=verdict,
-        source=observed_scores(source, here, of, bins, level),
+        source=observed_scores(source, Configurations.of(source, of), of, bins, level),
         predicted=predicted,
-        actual=None if target.labels is None else observed_scores(target, there, of, bins, level),
+        actual=None
+        if target.labels is None
+        else observed_scores(target, Configurations.of(target, of), of, bins, level),
         plain=plain,
         shifted=shifted,
         plausibility=test,
