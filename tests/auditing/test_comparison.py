@@ -1,6 +1,7 @@
 """Several models: side by side, paired where rows match, and which to deploy."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -123,3 +124,15 @@ def test_the_command_compares(tmp_path, samples):
     refused = CliRunner().invoke(app, ["audit", *map(str, paths), "--target", str(paths[0])])
     assert refused.exit_code == 2
     assert "--target goes with one file" in refused.output
+
+
+@pytest.mark.usefixtures("hasty", "unrendered")
+def test_the_command_of_the_page_names_the_cases(tmp_path, samples):
+    person = np.arange(1500) // 2
+    for name in ("good", "sharp"):
+        replace(samples[name], groups={"person": person}).save(tmp_path / f"{name}.csv")
+    files = [str(tmp_path / f"{name}.csv") for name in ("good", "sharp")]
+    result = CliRunner().invoke(app, ["audit", *files, "--cluster", "person", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    page = re.sub("<[^>]*>", "", (tmp_path / "out" / "report.html").read_text())
+    assert re.search(r"calmoe (audit|repair)[^\n]* --cluster person", page)

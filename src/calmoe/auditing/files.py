@@ -17,8 +17,8 @@ from calmoe.auditing.audit_report import FURTHER_ROWS, TAUGHT_ROWS, AuditReport,
 from calmoe.auditing.comparison import ModelComparison, compare, told_apart
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
+from calmoe.auditing.presentation.commands import with_options
 from calmoe.auditing.presentation.comparison_page import comparison_page
-from calmoe.auditing.presentation.words import with_options
 from calmoe.auditing.target.checks import UnfitTarget, another_model
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.defaults import LEVEL

@@ -47,7 +47,7 @@ def repair_command(
     """
     from rich.progress import TaskProgressColumn, TimeElapsedColumn
 
-    from calmoe.auditing.presentation.words import with_options
+    from calmoe.auditing.presentation.commands import with_options
     from calmoe.auditing.repairs.files import repair_file
     from calmoe.auditing.sections.repair import candidates_table
     from calmoe.progress_bar import progress_bar

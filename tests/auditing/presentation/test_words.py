@@ -8,12 +8,11 @@ import pytest
 
 from calmoe.auditing import audit
 from calmoe.auditing.comparison import faults
+from calmoe.auditing.presentation.commands import commands, next_step
 from calmoe.auditing.presentation.opening import tone_of
 from calmoe.auditing.presentation.words import (
     action_line,
-    commands,
     headline,
-    next_step,
     points,
     skill_line,
     threat_line,

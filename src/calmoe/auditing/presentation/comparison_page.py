@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calmoe.auditing.comparison import Model, ModelComparison, faults
+from calmoe.auditing.presentation.commands import command
 from calmoe.auditing.presentation.diagram import reliability_svg
 from calmoe.auditing.presentation.numbers import cells, headings
 from calmoe.auditing.presentation.opening import CAPTION, tone_of
@@ -12,7 +13,6 @@ from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.presentation.words import (
     action_line,
     between,
-    command,
     headline,
     percent,
     points,
@@ -199,15 +199,13 @@ def _first_screen(comparison: ModelComparison, explain: Explainer, facts: Mappin
         "caption": explain(CAPTION),
     }
     if comparison.chosen is not None:
-        verdict, options = (
-            _model(comparison, comparison.chosen).verdict,
-            shlex.split(facts.get("options", "")),
-        )
+        verdict, file = _model(comparison, comparison.chosen).verdict, facts.get(comparison.chosen)
+        options, cluster = shlex.split(facts.get("options", "")), facts.get("cluster")
         parts |= {
             "tone": tone_of(verdict)[0],
             "skill": explain(skill_line(verdict)),
             "action": explain(action_line(verdict)),
-            "words": command(verdict, facts.get(comparison.chosen), options).split(" "),
+            "words": command(verdict, file, options, cluster).split(" "),
         }
     return Html(templates(__package__).get_template("comparison_opening.html").render(**parts))
 

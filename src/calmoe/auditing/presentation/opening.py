@@ -4,21 +4,19 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from calmoe.auditing.presentation.commands import command, next_step, with_options
 from calmoe.auditing.presentation.diagram import reliability_svg
 from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.presentation.words import (
     action_line,
-    command,
     groups_line,
     headline,
     hidden_line,
     how_far,
-    next_step,
     percent,
     skill_line,
     target_line,
     threat_line,
-    with_options,
 )
 from calmoe.auditing.sections.explorer import USUAL
 from calmoe.auditing.verdict import Verdict, groups_off

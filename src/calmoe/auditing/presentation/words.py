@@ -4,13 +4,13 @@ No Greek, no jargon: errors are in points of a hundred, shifts are a group that 
 """
 
 import math
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from calmoe.auditing.presentation.commands import commands
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
-from calmoe.auditing.verdict import FILE, LABELLED, SINGLE, GroupOff, Verdict
+from calmoe.auditing.verdict import GroupOff, Verdict
 from calmoe.errors import shown
 from calmoe.metrics.checks import Of
 from calmoe.new_rows import EVERY_ROW
@@ -19,8 +19,6 @@ from calmoe.render.wording import decimal, listed, many, shortened
 GROUP = 0.2  # the share of rows of the group that explains how large a shift is
 NOT_INDEPENDENT = "not decided: rows may not be independent"
 TIMES = 1.5  # as high, or as low, as is true: said as a factor
-DATA = {"NEW_PREDICTIONS": "NEW_DATA", LABELLED: "LABELLED_DATA", "MORE_ROWS": "MORE_DATA", SINGLE: "CASES"}
-"""Predictions that commands ask for, and what a model makes them from."""
 
 
 def points(share: float) -> str:
@@ -392,82 +390,6 @@ def _left_to_check(verdict: Verdict) -> str:
     if verdict.hidden == "hidden":
         return " That is the average: some kinds of rows may stay off, so audit new rows afterwards."
     return " Keep other rows back to judge it by."
-
-
-def command(
-    verdict: Verdict, file: str | None = None, options: Sequence[str] = (), cluster: str | None = None
-) -> str:
-    """The recommended command, for this file, with the options that say how to read it, and its cases."""
-    return with_options(_filled(verdict.action.command, {FILE: file} if file else {}), options, cluster)
-
-
-def commands(
-    verdict: Verdict,
-    file: str | None = None,
-    model: str | None = None,
-    options: Sequence[str] = (),
-    cluster: str | None = None,
-) -> list[str]:
-    """The recommended command; where it needs predictions of a known model, first the one that makes them."""
-    needed = [word for word, is_place in _words(verdict.action.command) if is_place and word in DATA]
-    if model is None or not needed:
-        return [command(verdict, file, options, cluster)]
-    data = DATA[needed[0]]
-    made = f"{data.partition('_')[0].lower()}-predictions.csv"
-    predict = f"calmoe predict {shlex.quote(model)} {data} --out {made}"
-    filled = _filled(verdict.action.command, {needed[0]: made} | ({FILE: file} if file else {}))
-    return [predict, with_options(filled, options, cluster)]
-
-
-def with_options(command: str, options: Sequence[str], cluster: str | None = None) -> str:
-    """The command with options behind its files, where it reads predictions; with the cases where it judges.
-
-    >>> with_options("calmoe repair a.csv --of yes --out calibrator.json", ["--label", "y"], "person")
-    'calmoe repair a.csv --label y --cluster person --of yes --out calibrator.json'
-    >>> with_options("calmoe apply calibrator.json b.csv --out c.csv", ["--label", "y"], "person")
-    'calmoe apply calibrator.json b.csv --label y --out c.csv'
-    """
-    words = shlex.split(command)
-    if words[1] not in ("audit", "repair", "apply"):
-        return command
-    place = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
-    judges = words[1] != "apply" and "--cluster" not in words
-    cases = ["--cluster", cluster] if judges and cluster is not None else []
-    return shlex.join([*words[:place], *options, *cases, *words[place:]])
-
-
-def _filled(command: str, values: Mapping[str, str]) -> str:
-    """The command with a value in each place that has one.
-
-    >>> _filled("calmoe audit FILE --of FILE", {"FILE": "my rows.csv"})
-    "calmoe audit 'my rows.csv' --of FILE"
-    """
-    return shlex.join(values.get(word, word) if is_place else word for word, is_place in _words(command))
-
-
-def _words(command: str) -> list[tuple[str, bool]]:
-    """The words of a command, and whether each may be a place: a class after --of is none."""
-    words = shlex.split(command)
-    return [(word, before != "--of") for before, word in zip(["", *words[:-1]], words, strict=True)]
-
-
-def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
-    """What goes with the recommended command: its title, why, and a second command; None if nothing does."""
-    if verdict.action.kind == "repair":
-        return (
-            "And then?",
-            "Use it on new predictions, or without options on a model's folder; audit rows that it has not "
-            "seen:",
-            "calmoe apply calibrator.json NEW_PREDICTIONS --out repaired.csv",
-        )
-    for name, rows in (
-        ("NEW_PREDICTIONS", "new data, labels not needed"),
-        (LABELLED, "labelled rows from there"),
-    ):
-        if (name, True) in _words(verdict.action.command):
-            predict = f"calmoe predict MODEL DATA --out {name}"
-            return f"What are {name}?", f"What the same model says about {rows}:", predict
-    return None
 
 
 def summary_lines(
