@@ -13,6 +13,17 @@ from calmoe.objectives import ERM, CVaR, EntropicRisk, RobustFiltered, RobustMoE
 from sizes import at_size
 from strategies import generator, random_output, seeds
 
+THOUSANDTHS = """
+    171 368 274 223 231 308 347 609 351 269 252 670 677 402 185 471 309 583 499 362 259 530 204 365
+    457 255 393 419 366 444 368 231 482 254 429 462 337 518 304 444 255 647 405 486 569 430 257 448
+    310 421;
+    34 368 46 270 29 26 13 730 305 298 403 763 609 965 82 821 223 909 536 11 220 931 56 327 16 200
+    125 974 487 963 25 104 265 175 685 463 161 45 9 431 364 814 99 918 439 520 114 20 937 354;
+    284 437 249 308 234 273 314 594 368 358 389 450 475 632 330 496 299 521 485 228 266 523 329 370
+    302 342 378 553 463 569 362 275 504 335 443 452 233 340 208 453 364 583 331 544 586 564 316 254
+    500 367
+"""
+HITS = "00010001001110110010100001000001111000011111110000"
 ALL = [("expert", 0), ("expert", 1), ("mean", 0), ("weights", 0)]
 
 
@@ -51,6 +62,20 @@ def test_equal_experts_mix_to_the_expert():
     outputs = {key: router(same.features, same.expert_log_probs).log_probs for key, router in routers.items()}
     for log_probs in outputs.values():
         torch.testing.assert_close(log_probs, outputs["expert", 0], atol=2e-3, rtol=0)
+
+
+def test_a_line_search_that_leaps_comes_back():
+    """On these 50 rows it tried a temperature of exp(1e38), and the weights were NaN."""
+    said = torch.tensor([list(map(int, expert.split())) for expert in THOUSANDTHS.split(";")]).T / 1000
+    logs = torch.stack([1 - said, said], dim=2).double().log()
+    labels, ones = torch.tensor(list(map(int, HITS))), torch.ones(50, dtype=torch.float64)
+    given_lessons = Lessons(torch.zeros(50, 1, dtype=torch.float64), logs, labels, ones)
+    routers = fit_constants([("mean", 0), ("weights", 0)], given_lessons, ERM())
+    losses = {
+        kind: objective_value(ERM(), router(given_lessons.features, logs), given_lessons).item()
+        for (kind, _), router in routers.items()
+    }
+    assert losses["weights"] <= losses["mean"] + 1e-3 < 0.75
 
 
 @settings(max_examples=at_size(8, 200))

@@ -66,7 +66,7 @@ class Router(nn.Module):
             nn.init.zeros_(self.out.weight)
 
     def forward(self, features: Tensor, expert_log_probs: Tensor) -> MixtureOutput:
-        tempered = temper(expert_log_probs, self.log_temperatures.exp().unsqueeze(1))
+        tempered = temper(expert_log_probs, _temperature(self.log_temperatures).unsqueeze(1))
         rows = len(expert_log_probs)
         if self.kind == "expert":
             log_routing = tempered.new_full((rows, tempered.shape[1]), -torch.inf)
@@ -77,7 +77,7 @@ class Router(nn.Module):
             standard = (features - self.centre) * self.scale
             scores = scores + self.out(torch.relu(self.hidden(standard)))
         output = combine(torch.log_softmax(scores, dim=1), tempered)
-        return output._replace(log_probs=temper(output.log_probs, self.log_temperature.exp()))
+        return output._replace(log_probs=temper(output.log_probs, _temperature(self.log_temperature)))
 
     @property
     def learned(self) -> list[nn.Parameter]:
@@ -86,6 +86,11 @@ class Router(nn.Module):
             return [self.log_temperatures]
         whole = [self.log_temperature]
         return whole if self.kind == "mean" else [*whole, self.log_temperatures, self.log_weights]
+
+
+def _temperature(log_temperature: Tensor) -> Tensor:
+    """Within bounds: a line search may try steps so long that the objective would not be a number."""
+    return log_temperature.clamp(-2 * LARGEST_LOG, 2 * LARGEST_LOG).exp()
 
 
 def candidates(experts: int, gate: bool) -> Iterator[tuple[str, int]]:
