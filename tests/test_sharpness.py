@@ -59,6 +59,18 @@ def test_four_micro_batches_are_one_batch():
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12)
 
 
+def test_an_objective_without_a_gradient_is_refused():
+    head, x, y = problem()
+    with pytest.raises(InputError, match="must return a tensor with a gradient"):
+        sharp_gradients(lambda: 0.5, head)
+
+    def objective():
+        ERM()(head(x), y).backward()
+        return "done"
+
+    assert sharp_gradients(objective, head) == "done"  # the gradients are there
+
+
 def test_micro_batches_of_a_tilted_objective_go_by_their_weights():
     """The whole batch's weights, at the point where each pass stands; then any cut of the batch will do."""
     head, x, y = problem()

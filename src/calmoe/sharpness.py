@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from calmoe.arrays import as_number
-from calmoe.errors import InputError
+from calmoe.errors import InputError, shown
 from calmoe.reducers import Group
 
 __all__ = ["sharp_gradients"]
@@ -91,8 +91,10 @@ def _gradients_of(objective: Callable[[], Tensor], parameters: Sequence[nn.Param
         parameter.grad = None
     value = objective()
     if all(parameter.grad is None for parameter in parameters):
+        if not isinstance(value, Tensor):
+            raise InputError(f"the objective must return a tensor with a gradient, not {shown(value)}")
         value.backward()
-    return value.detach()
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 @contextmanager
