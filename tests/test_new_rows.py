@@ -89,14 +89,17 @@ def test_one_row_of_each_case(names, seed, as_words):
     assert sorted(column[one.numbers]) == sorted(set(column))
     np.testing.assert_array_equal(one.predictions.groups["row number"], one.numbers)
     assert "case" not in one.predictions.groups
-    single = len(set(names)) == len(names)
-    assert (one.cases, bool(one.judged)) == (("every row", False) if single else ("several rows", True))
+    assert (one.cases, bool(one.judged)) == ("named", len(set(names)) < len(names))
 
 
 @pytest.mark.parametrize(
     "column",
-    [["a", "a", "", " ", "b", "b", ""], [1.0, 1.0, np.nan, np.nan, 2.0, 2.0, np.nan]],
-    ids=["words", "numbers"],
+    [
+        ["a", "a", "", " ", "b", "b", ""],
+        ["a", "a", "NA", "null", "b", "b", "(missing)"],
+        [1.0, 1.0, np.nan, np.nan, 2.0, 2.0, np.nan],
+    ],
+    ids=["blanks", "words", "numbers"],
 )
 def test_a_row_that_names_no_case_is_one_of_its_own(column):
     cases, unnamed = numbered_cases(np.array(column))

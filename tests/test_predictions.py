@@ -17,6 +17,7 @@ from hypothesis import given
 from calmoe.errors import InputError
 from calmoe.mixture import MixtureHead, MixtureOutput
 from calmoe.predictions import Predictions
+from calmoe.reading import read_predictions
 from strategies import generator, random_output, seeds
 
 
@@ -561,6 +562,20 @@ def test_parquet_groups_may_be_dates_and_have_gaps(tmp_path):
     np.testing.assert_array_equal(groups["visits"], [1, np.nan, 3])
     assert groups["new"].tolist() == ["true", "", "false"]
     assert [text[:10] for text in groups["date"].tolist()] == ["1970-01-01", "", "1970-01-02"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "frame"])
+def test_long_numbers_with_gaps_keep_their_digits(tmp_path, ending):
+    """As floats, ids of 19 digits would become the same."""
+    ids = [2**60 + 7 * i if i else None for i in range(20)]
+    table = pa.table({"prob_0": [0.5] * 20, "prob_1": [0.5] * 20, "id": pa.array(ids, pa.int64())})
+    if ending == "csv":
+        lines = [f"0.5,0.5,{'' if each is None else each}" for each in ids]
+        (tmp_path / "p.csv").write_text("\n".join(["prob_0,prob_1,id", *lines, ""]))
+    else:
+        pq.write_table(table, tmp_path / "p.parquet")
+    given = table if ending == "frame" else tmp_path / f"p.{ending}"
+    assert read_predictions(given).groups["id"].tolist() == ["", *map(str, ids[1:])]
 
 
 def test_parquet_categories_and_decimals_are_read(tmp_path):

@@ -9,12 +9,13 @@ import numpy as np
 from calmoe.errors import InputError, shown
 from calmoe.formats import Columns
 from calmoe.formats.writing import TAUGHT
+from calmoe.prediction_checks import MISSING, NO_VALUE
 from calmoe.predictions import Predictions
 
-EVERY_ROW = "row"  # the case, where no column names one and every row is a case of its own
+EVERY_ROW = "row"  # in the place of a column: every row is a case of its own
 FEWEST_CASES = 20  # a column of fewer values names groups
-Cases = Literal["not said", "several rows", "every row"]
-"""What the user says: which rows are of one case, or that every row is a case of its own."""
+Cases = Literal["not said", "named", "every row"]
+"""What the user says: a column that names the cases, or that every row is a case of its own."""
 
 
 class NewRows(NamedTuple):
@@ -50,20 +51,19 @@ def new_rows(predictions: Predictions) -> NewRows:
 
 def one_of_each(new: NewRows, column: str | None, seed: int = 0) -> NewRows:
     """One row, at random, of each value of the column, which is left out; all rows where `column` is None,
-    or is `EVERY_ROW` and no column has that name.
+    or is `EVERY_ROW`.
 
     >>> probs, groups = np.full((60, 2), 0.5), {"person": np.arange(60) // 2, "site": ["a", "b"] * 30}
     >>> one = one_of_each(new_rows(Predictions.from_probs(probs, groups=groups)), "person")
     >>> one.judged, list(one.predictions.groups), one.cases
-    ('of each person one row is judged: 30 of 60 rows', ['site'], 'several rows')
+    ('of each person one row is judged: 30 of 60 rows', ['site'], 'named')
     """
     if column is None:
         return new
-    if column == EVERY_ROW and column not in new.predictions.groups:
+    if column == EVERY_ROW:
         return new._replace(cases="every row")
     cases, unnamed = numbered_cases(new.predictions.group(column))
-    order = np.random.default_rng(seed).permutation(len(cases))
-    rows = np.sort(order[np.unique(cases[order], return_index=True)[1]])
+    rows = one_row_each(cases, seed)
     if len(rows) < min(FEWEST_CASES, len(cases)):
         raise InputError(
             f"column {shown(column, 60)} names {len(rows)} cases in {len(cases):,} rows, too few to judge "
@@ -72,11 +72,28 @@ def one_of_each(new: NewRows, column: str | None, seed: int = 0) -> NewRows:
     kept = new.predictions.take(rows)
     groups = {name: values for name, values in kept.groups.items() if name != column}
     new = new._replace(predictions=replace(kept, groups=groups), numbers=new.numbers[rows])
+    new = new._replace(cases="not said" if unnamed else "named")
     if len(rows) == len(cases):
-        return new._replace(cases="every row")
+        return new
     judged = f"of each {column} one row is judged: {len(rows):,} of {len(cases):,} rows"
     alone = f", with all {unnamed:,} that name none" if unnamed else ""
-    return new._replace(cases="not said" if unnamed else "several rows", judged=judged + alone)
+    return new._replace(judged=judged + alone)
+
+
+def judged_rows(predictions: Predictions, cluster: str | None, seed: int) -> Predictions:
+    """New rows, one of each case if the column that names them is there."""
+    new = new_rows(predictions)
+    return one_of_each(new, cluster if cluster in predictions.groups else None, seed).predictions
+
+
+def one_row_each(cases: np.ndarray, seed: int) -> np.ndarray:
+    """The number of one row of each case, at random, in order.
+
+    >>> len(one_row_each(np.array([7, 7, 3, 7]), seed=0))
+    2
+    """
+    order = np.random.default_rng(seed).permutation(len(cases))
+    return np.sort(order[np.unique(cases[order], return_index=True)[1]])
 
 
 def with_cluster(columns: Columns, cluster: str | None) -> Columns:
@@ -89,12 +106,12 @@ def with_cluster(columns: Columns, cluster: str | None) -> Columns:
 def numbered_cases(column: np.ndarray) -> tuple[np.ndarray, int]:
     """The number of each row's case [N], and how many rows name none: each of these is a case of its own.
 
-    >>> numbered_cases(np.array(["b", " ", "a", "b", ""]))
+    >>> numbered_cases(np.array(["b", " ", "a", "b", "(missing)"]))
     (array([1, 2, 0, 1, 3]), 2)
     """
     ids, cases = np.unique(column, return_inverse=True)
     if ids.dtype.kind in "US":
-        blank = np.char.str_len(np.char.strip(ids)) == 0
+        blank = np.isin(np.char.lower(np.char.strip(ids)), [*NO_VALUE, MISSING])
     else:
         blank = np.isnan(ids) if ids.dtype.kind == "f" else np.zeros(len(ids), dtype=bool)
     unnamed = blank[cases]

@@ -14,6 +14,8 @@ from calmoe.errors import InputError, shown
 from calmoe.files import is_utf8
 
 MISSING = "(missing)"
+NO_VALUE = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none", "missing"})
+"""Words for a missing value, in small letters, where others are numbers, dates or names of cases."""
 ROWS = 2**18
 """Rows that are checked at a time, to save memory."""
 

@@ -52,7 +52,7 @@ from calmoe.errors import InputError
 from calmoe.files import json_bytes
 from calmoe.metrics.checks import Of
 from calmoe.mixture import combine
-from calmoe.new_rows import NewRows, new_rows, one_of_each
+from calmoe.new_rows import NewRows, judged_rows, new_rows, one_of_each
 from calmoe.ownership import PAGE, put
 from calmoe.predictions import Predictions
 
@@ -256,7 +256,7 @@ def audit(
         level: The certainty of intervals.
         seed: Which rows teach and which are judged.
         cluster: A column that names cases, of which several rows tell: one row of each is judged, and every
-            row that names none. "row" says that every row is a case of its own.
+            row that names none; in targets too, if they have it. "row": every row is a case of its own.
         progress: Hears progress(section, share): which section is at work, which share of all work is done.
 
     Returns:
@@ -274,7 +274,9 @@ def audit(
             "file, Predictions.from_probs(probs, labels) takes arrays"
         )
     new = one_of_each(new_rows(predictions), cluster, seed)
-    target, labelled_target = (each and new_rows(each).predictions for each in (target, labelled_target))
+    target, labelled_target = (
+        each and judged_rows(each, cluster, seed) for each in (target, labelled_target)
+    )
     material = _checked(new, target, labelled_target, of, bins, level, seed)
     with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
         report = _audited(material, progress)

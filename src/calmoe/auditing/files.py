@@ -22,7 +22,7 @@ from calmoe.auditing.presentation.comparison_page import comparison_page
 from calmoe.auditing.target.checks import UnfitTarget, another_model
 from calmoe.calibration.calibrator import FLATTERED, FLATTERY
 from calmoe.defaults import LEVEL
-from calmoe.errors import InputError, about
+from calmoe.errors import InputError, about, shown
 from calmoe.files import json_bytes, legible
 from calmoe.formats import NOTE, Columns, name_of
 from calmoe.new_rows import (
@@ -58,12 +58,14 @@ def audit_files(
     files = dict(zip(("file", "target", "labelled target"), paths, strict=True))
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("reading", total=1.0)
-        predictions = read_with(paths[0], with_cluster(columns, options.get("cluster")))
+        cluster = options.get("cluster")
+        read_as = with_cluster(columns, cluster)
+        predictions = read_with(paths[0], read_as)
         with about(paths[0]):
             predictions.known_labels  # noqa: B018 - refused where there are none
             check_new(predictions)
             judged = judged_class(predictions, of, "--of")
-        target, labelled_target = (_elsewhere(path, columns, predictions) for path in paths[1:])
+        target, labelled_target = (_elsewhere(path, read_as, predictions) for path in paths[1:])
         try:
             report = audit(
                 predictions,
@@ -80,7 +82,7 @@ def audit_files(
         notes = {
             role: (path, each.metadata[NOTE]) for (role, path), each in read if each and NOTE in each.metadata
         }
-        facts = origin(files) | asked_words(columns, options.get("cluster"))
+        facts = origin(files) | asked_words(columns, cluster)
         facts |= {f"{role} read as": note for role, (_, note) in notes.items()}
         flattered = _flattered(predictions)
         if flattered:
@@ -94,8 +96,9 @@ def audit_files(
         page = None if out is None else report.save(out, facts)
         lines = [f"{path}: {note}" for path, note in notes.values()]
         lines += [f"{files[role]}: {note}" for role, note in doubts.items()]
+        for path, each in zip(paths[1:], (target, labelled_target), strict=True):
+            lines += [] if each is None else [f"{path}: {note}" for note in _cases_note(each, cluster)]
         if target is not None and target.labels is not None:
-            cluster = options.get("cluster")
             known = cluster if cluster == EVERY_ROW or cluster in target.groups else None
             command = with_options(f"calmoe audit {shlex.quote(str(paths[1]))}", columns.words, known)
             lines.append(f"{paths[1]}: it has labels, so {command} judges it directly")
@@ -181,6 +184,16 @@ def _comparison_files(
     files[PAGE] = comparison_page(comparison, pages, facts).html().encode()
     files["audit.json"] = json_bytes({"origin": facts, **comparison.to_dict()})
     return files
+
+
+def _cases_note(target: Predictions, cluster: str | None) -> list[str]:
+    """Which rows of a target count, where the user says what names the cases."""
+    if cluster in (None, EVERY_ROW):
+        return []
+    if cluster not in target.groups:
+        return [f"it has no column {shown(cluster, 60)}: each of its rows is taken for a case of its own"]
+    judged = one_of_each(new_rows(target), cluster).judged
+    return [judged] if judged else []
 
 
 def _elsewhere(path: Path | None, columns: Columns, source: Predictions) -> Predictions | None:

@@ -78,6 +78,8 @@ class Elsewhere(NamedTuple):
     state: Literal["predicted", "contradicted", "unlike", "too few rows"]
     accuracy: Estimate | None
     ece: Estimate | None
+    tested: int = 0  # labelled rows from there that do not contradict the prediction
+    unseen: float = 0.0  # a difference in accuracy up to which they would usually not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,7 +371,10 @@ def read_target(report: "AuditReport") -> Elsewhere | None:
         if target.actual is None:
             return Elsewhere("contradicted", None, None)
         return Elsewhere("contradicted", target.actual.accuracy, target.actual.ece)
-    return Elsewhere("predicted", scores.accuracy, scores.ece) if scores else Elsewhere("unlike", None, None)
+    if scores is None:
+        return Elsewhere("unlike", None, None)
+    tested = (0, 0.0) if test is None else (test.rows, test.detectable)
+    return Elsewhere("predicted", scores.accuracy, scores.ece, *tested)
 
 
 def read_repair(report: "AuditReport") -> Mended | None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow
-from pyarrow import types
+from pyarrow import compute, types
 from torch import Tensor
 
-from calmoe.arrays import as_numpy
+from calmoe.arrays import EXACT, as_numpy
 from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
 from calmoe.formats.naming import LABELS, Named, check_names, is_numeric
@@ -64,9 +64,17 @@ def _filled(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
     kind = kind_of(column.type)
     if types.is_dictionary(column.type):
         column = column.cast(kind)
+    if types.is_integer(kind) and _longest(column) >= EXACT:
+        return column.cast("large_string").fill_null("")  # as numbers with gaps they would lose digits
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return column.cast("float64").fill_null(float("nan"))
     return column.cast("large_string").fill_null("")
+
+
+def _longest(column: pyarrow.ChunkedArray) -> int:
+    """The largest size of whole numbers; 0 where there are none."""
+    least, most = compute.min_max(column).as_py().values()
+    return max(abs(least), abs(most)) if least is not None else 0
 
 
 def columns_of(source: Any, limit: int | None = None, lenient: bool = False) -> Named:

@@ -16,6 +16,7 @@ import pyarrow
 from pyarrow import compute
 from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
+from calmoe.arrays import EXACT
 from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
 from calmoe.formats.naming import LABELS, check_names
@@ -265,6 +266,8 @@ def _with_gaps(values: list[str]) -> np.ndarray | None:
     typed = _typed(there)
     if len(there) == len(values) or typed is None or typed.dtype == bool or not there:
         return typed if len(there) == len(values) else None
+    if typed.dtype.kind == "i" and np.abs(typed).max() >= EXACT:
+        return None  # as numbers with gaps they would lose digits
     numbers = iter(typed.astype(np.float64).tolist())
     return np.array([next(numbers) if value.strip() else np.nan for value in values])
 

@@ -1,11 +1,31 @@
 """Columns of text: the distinct values, and the value of each row as an index."""
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from calmoe.errors import InputError, shown
 from calmoe.formats.budget import Budget
+
+MONTH = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+DATE = re.compile(
+    r"(\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"
+    rf"|\d{{1,2}}[ -]({MONTH})[a-z]*\.?[ -]\d{{4}}|({MONTH})[a-z]*\.? \d{{1,2}},? \d{{4}})([ T].*)?",
+    re.IGNORECASE,
+)
+MOSTLY = 0.8  # of the different values
+
+
+def look_like_dates(values: Iterable[Any]) -> bool:
+    """Whether most of the words are dates, in whatever order.
+
+    >>> look_like_dates(["31.12.2020", "1.1.2021", "2.1.2021", "14 Mar 2022", "unknown"])
+    True
+    """
+    given = {str(value).strip() for value in values if value is not None} - {""}
+    return sum(DATE.fullmatch(value) is not None for value in given) >= max(1, MOSTLY * len(given))
 
 
 def distinct(column: Any) -> tuple[np.ndarray, list[str]]:

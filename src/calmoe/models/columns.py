@@ -15,14 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from calmoe.errors import InputError, shown
+from calmoe.prediction_checks import NO_VALUE
 
 Columns: TypeAlias = dict[str, np.ndarray]
 """float64 with NaN, datetime64[us] with NaT, or objects: a text or None."""
 
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?Z?")
 NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|0?\.\d+|(0|[1-9]\d*)\.\d*)([eE][+-]?\d{1,3})?")
-NO_VALUE = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none", "missing"})
-"""Words for a missing value in a text column that otherwise holds numbers or dates."""
 
 
 def is_table(values: Any) -> bool:

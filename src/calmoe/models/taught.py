@@ -18,8 +18,9 @@ from scipy.special import bdtrc
 from calmoe.arrays import as_numpy
 from calmoe.errors import InputError
 from calmoe.files import write_whole
-from calmoe.models.columns import NO_VALUE, dates_in, numbers_in
+from calmoe.models.columns import dates_in, numbers_in
 from calmoe.models.saved import exactly
+from calmoe.prediction_checks import NO_VALUE
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import number, parse_json
 

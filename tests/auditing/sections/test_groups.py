@@ -23,7 +23,7 @@ from calmoe.auditing.statistics.after_answer import (
 from calmoe.auditing.statistics.group_columns import group_rows, named
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
-from calmoe.worlds import multiclass
+from calmoe.worlds import calibrated, multiclass
 from sizes import at_size, most
 
 
@@ -261,3 +261,13 @@ def test_a_rows_own_loss_is_no_group():
         np.stack([1 - p, p], axis=1), y.astype(int), groups={"loss": -np.log(np.where(y, p, 1 - p))}
     )
     assert after_answer(given) == {"loss": MADE_OF_IT}
+
+
+def test_dates_in_another_order_are_not_judged_and_why_is_said():
+    days = np.random.default_rng(0).integers(0, 900, 2000)
+    dates = np.datetime64("2020-01-01") + days
+    german = np.array([f"{d[8:]}.{d[5:7]}.{d[:4]}" for d in dates.astype(str)])
+    given = calibrated(seed=0).sample(2000, seed=0)
+    report = audit(replace(given, groups={"iso": dates.astype(str), "german": german}))
+    assert report.verdict.not_judged == ("german (dates not written as 2020-12-31)",)
+    assert {group.column for group in report.groups.groups} == {"iso"}

@@ -84,6 +84,13 @@ def residual(random, n):
     return binary(p, y, residual=(y - p).round(2))
 
 
+def coarse_loss(random, n):
+    """A column of each row's log loss, which has few values."""
+    p = expit(random.normal(0, 1.3, n)).round(2)
+    y = random.random(n) < p
+    return binary(p, y, loss=-np.log(np.where(y, p, 1 - p).clip(0.01)).round(3))
+
+
 def finer_label(random, n):
     """A column with fifty values for each label."""
     p = expit(random.normal(0, 1.5, n))
@@ -102,6 +109,7 @@ INDEPENDENT = (
     forest,
     stores,
     residual,
+    coarse_loss,
     finer_label,
 )
 
@@ -199,18 +207,32 @@ def test_who_knows_that_rows_are_independent_is_believed(tmp_path, monkeypatch, 
     assert audit(replace(given, groups={"id": np.arange(3000)}), cluster="id").repeats is None
 
 
-def test_a_column_called_row_names_cases():
+def test_row_means_every_row_whatever_columns_there_are():
     given = persons(np.random.default_rng(0), 1000)
     given = replace(given, groups={"row": given.groups["person"]})
-    assert audit(given, cluster="row").rows == 100
+    report = audit(given, cluster="row")
+    assert (report.rows, report.repeats) == (1000, None)
+
+
+def test_a_column_of_blanks_hides_no_copies():
+    for seed in range(at_size(3, 20)):
+        random = np.random.default_rng(seed)
+        given = rounded(random, 2000)
+        note = np.where(random.random(2000) < 0.95, "", "seen")
+        income = np.where(random.random(2000) < 0.3, np.nan, random.normal(0, 1, 2000).round(4))
+        once = replace(given, groups=given.groups | {"note": note, "income": income})
+        assert find_repeats(once, Configurations.of(once)) is None
+        thrice = once.take(np.repeat(np.arange(2000), 3))
+        assert find_repeats(thrice, Configurations.of(thrice)) == Repeats(None)  # incomes name nobody
 
 
 def test_one_column_of_cases_may_be_contradicted_by_another():
     """Of each visit one row is judged; the visits are a person's."""
     given = persons(np.random.default_rng(0), 4000)
     twice = np.repeat(np.arange(4000), 2)
+    once = replace(given, groups={"visit": np.arange(4000), "person": given.groups["person"]})
     given = replace(given.take(twice), groups={"visit": twice, "person": given.groups["person"][twice]})
-    assert audit(given, cluster="visit").repeats == Repeats("person")
+    assert audit(given, cluster="visit").repeats == audit(once, cluster="visit").repeats == Repeats("person")
     assert audit(given, cluster="person").repeats is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from calmoe import read_predictions
 from calmoe.auditing import predict_target
-from calmoe.auditing.target.decimals import decimals_of, written_alike
+from calmoe.auditing.target.decimals import _some, decimals_of, written_alike
 from calmoe.formats.rounding import renormalised, without_zeros
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
@@ -81,6 +81,34 @@ def test_files_of_the_same_rows_become_equal(tmp_path):
         same = (ours.output.probs - theirs.output.probs).abs().amax(dim=1) < 1e-9
         assert same.double().mean() > 0.9  # else a value lay halfway
         assert largest_difference(ours, third) <= 1.1 * 10.0**-decimals
+
+
+@pytest.mark.parametrize("sure", ["a rare event", "a sure model"])
+def test_sure_files_of_full_precision_do_not_look_rounded(sure):
+    """Nearly all of their values are nearly 0 or 1, and these have any number of decimals."""
+    random = np.random.default_rng(0)
+    for share in (0.99, 0.999, 0.9999):
+        chance = np.where(
+            random.random(20_000) < share, random.random(20_000) * 1e-4, random.random(20_000) / 99
+        )
+        if sure == "a sure model":
+            chance = np.where(random.random(20_000) < 0.5, chance, 1 - chance)
+        probs = torch.from_numpy(np.stack([1 - chance, chance], axis=1))
+        assert decimals_of(probs) is None
+        files = [Predictions.from_probs(probs), Predictions.from_probs(probs.flip(1))]
+        assert all(one is other for one, other in zip(written_alike(files), files, strict=True))
+
+
+def test_few_different_values_show_no_decimals():
+    """Three of eight votes are 0.375; halves and quarters are no sign of rounding."""
+    votes = torch.tensor([[0.25, 0.75], [0.5, 0.5], [1.0, 0.0]]).repeat(50, 1)
+    assert decimals_of(votes) is None
+
+
+def test_rows_of_large_files_are_looked_at_from_end_to_end():
+    for rows in (1, 10_000, 10_001, 16_777_220):
+        some = _some(torch.empty(1, 2).expand(rows, 2))
+        assert (int(some.min()), int(some.max())) == (0, rows - 1)
 
 
 def test_files_of_full_precision_stay_as_they_are():

@@ -23,6 +23,7 @@ from calmoe.auditing.target.density import FOLDS, _auc
 from calmoe.auditing.target.losses import losses_of
 from calmoe.auditing.target.scores import _binned
 from calmoe.auditing.target.shift import Shift
+from calmoe.auditing.verdict import Elsewhere
 from calmoe.calibration import ShiftedTemperature, Temperature
 from calmoe.commands import app
 from calmoe.defaults import BINS
@@ -305,7 +306,7 @@ def test_files_that_do_not_overlap_predict_nothing(tmp_path):
     assert target.predicted is None
     assert target.shifted is None
     assert target.plausibility is None
-    assert report.verdict.elsewhere == ("unlike", None, None)
+    assert report.verdict.elsewhere == Elsewhere("unlike", None, None)
     assert "On the target: nothing can be predicted" in report.summary()
     assert "Nothing can be predicted" in report.save(tmp_path).read_text()
 
@@ -490,6 +491,11 @@ def test_rows_of_the_source_are_no_target():
     few = WORLD.sample(400, seed=0)
     with pytest.raises(InputError, match="rows of the source"):
         check_target(few, few)
+    sure = Predictions.from_probs(output.probs, labels=whole.labels)
+    for decimals in (2, 3, 4):
+        rounded = output.probs.round(decimals=decimals)
+        with pytest.raises(InputError, match="rows of the source"):
+            check_target(sure, Predictions.from_probs(rounded / rounded.sum(dim=1, keepdim=True)))
     check_target(few, WORLD.sample(400, seed=1))  # the same few configurations, other rows
 
 

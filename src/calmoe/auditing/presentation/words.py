@@ -50,6 +50,7 @@ def percent(share: float, decimals: int | None = None) -> str:
     """
     if math.isnan(share):
         return "–"
+    share = min(max(share, 0.0), 1.0)  # an estimate may lie outside
     if decimals is None:
         decimals = 0 if share in (0.0, 1.0) else 2 if share < 0.01 else 1
     return f"{100 * share:.{decimals}f}\N{NO-BREAK SPACE}%"
@@ -322,6 +323,11 @@ def target_line(verdict: Verdict) -> str | None:
         return "nothing can be predicted: too few of the audited rows are like those."
     if there.state == "contradicted":
         return "labels from there contradict any prediction" + (f"; by them {known}." if known else ".")
+    if there.tested:
+        return (
+            f"{known}. {many(there.tested, 'labelled row')} from there do not contradict it; a difference of "
+            f"{points(there.unseen)} or less they would hardly show."
+        )
     return f"{known}, if such rows come true as often there as here."
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from calmoe.auditing.statistics.group_columns import MOST_VALUES
 from calmoe.auditing.statistics.ranking import auroc
 from calmoe.predictions import Predictions
 
@@ -10,6 +9,7 @@ THE_LABEL = "the label itself"
 MADE_OF_IT = "made from the answer"
 ONE_LABEL = "one label for each value: repeated rows of the same case, or made from the answer?"
 ANSWERS = (THE_LABEL, MADE_OF_IT, ONE_LABEL)
+FEWEST = 5  # rows of either answer: one alone has the largest number easily
 TELLING = 0.995  # an AUROC above it: measurements such as each row's loss, which only the label gives
 
 
@@ -28,8 +28,7 @@ def tells_answer(values: np.ndarray, labels: np.ndarray, hits: np.ndarray) -> st
             return THE_LABEL if len(names) <= 2 * len(np.unique(labels)) else ONE_LABEL
         if _decides(which, hits):
             return MADE_OF_IT
-    measured = values.dtype.kind in "fiu" and len(names) > MOST_VALUES
-    return MADE_OF_IT if measured and _ranked(values, hits) > TELLING else None
+    return MADE_OF_IT if values.dtype.kind in "fiu" and _ranked(values, hits) > TELLING else None
 
 
 def _decides(which: np.ndarray, answers: np.ndarray) -> bool:
@@ -40,8 +39,9 @@ def _decides(which: np.ndarray, answers: np.ndarray) -> bool:
 
 def _ranked(values: np.ndarray, answers: np.ndarray) -> float:
     """How well measurements rank two answers: 1 for perfectly, either way round."""
-    numbers, two = values.astype(np.float64), np.unique(answers)
-    if len(two) != 2 or not np.isfinite(numbers).all():
+    numbers = values.astype(np.float64)
+    two, rows = np.unique(answers, return_counts=True)
+    if len(two) != 2 or rows.min() < FEWEST or not np.isfinite(numbers).all():
         return 0.0
     chance = auroc(numbers, (answers == two[1]).astype(np.float64)).value
     return max(chance, 1 - chance)

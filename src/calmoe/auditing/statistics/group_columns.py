@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from calmoe.formats.text import look_like_dates
 from calmoe.metrics.groups import CATEGORIES, column_groups
 
 MOST_VALUES = 100  # of a column of words that names groups
@@ -94,6 +95,8 @@ def names_rows(values: np.ndarray) -> bool:
 def why_not(values: np.ndarray) -> str:
     """In a few words why a column has no groups."""
     values = named(values)
+    if values.dtype.kind in "US" and look_like_dates(np.unique(values)):
+        return "dates not written as 2020-12-31"
     if values.dtype.kind in "US" or names_rows(values):
         return f"{len(np.unique(values)):,} values"
     return "measurements" if np.isfinite(values.astype(np.float64)).sum() < FEWEST else "one value"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calmoe.auditing.configurations import CHUNK, Configurations
-from calmoe.auditing.statistics.after_answer import known_before
+from calmoe.auditing.statistics.after_answer import MADE_OF_IT, after_answer, known_before
 from calmoe.new_rows import Cases, numbered_cases
 from calmoe.predictions import Predictions
 
@@ -56,7 +56,7 @@ def find_repeats(
     for column, sets in _named_sets(predictions):
         if rows.name_cases(sets):
             return Repeats(column)
-    return None if cases == "several rows" else _unnamed(rows, predictions)
+    return None if cases == "named" else _unnamed(rows, predictions)
 
 
 def _unnamed(rows: "_Rows", predictions: Predictions) -> Repeats | None:
@@ -65,8 +65,8 @@ def _unnamed(rows: "_Rows", predictions: Predictions) -> Repeats | None:
     Not of columns that are known only with the answer: these make every set agree.
     """
     answers = _fingerprints(predictions.output.log_probs.contiguous().numpy())
-    columns = (numbered_cases(values)[0] for values in known_before(predictions).values())
-    others = [sets for sets in columns if not rows.made_of_both(sets)]
+    columns = (np.unique(values, return_inverse=True)[1] for values in known_before(predictions).values())
+    others = [values for values in columns if not rows.made_of_both(values)]
     alike = _fingerprints(np.stack([answers, *others], axis=1))
     same = _fingerprints(np.stack([alike, predictions.known_labels.numpy()], axis=1))
     copied = any(rows.agree(np.unique(each, return_inverse=True)[1]) for each in (answers, alike))
@@ -74,11 +74,18 @@ def _unnamed(rows: "_Rows", predictions: Predictions) -> Repeats | None:
 
 
 def _named_sets(predictions: Predictions) -> Iterator[tuple[str, np.ndarray]]:
-    """Columns of values enough to name cases, as the number of each row's set."""
+    """Columns that may name cases, as the number of each row's set: no measurements, and values enough."""
+    after = after_answer(predictions)
     for column, values in predictions.groups.items():
         sets = numbered_cases(values)[0]
-        if sets.max(initial=0) >= FEWEST:
+        if sets.max(initial=0) >= FEWEST and _counts(values) and after.get(column) != MADE_OF_IT:
             yield column, sets
+
+
+def _counts(values: np.ndarray) -> bool:
+    """Whether numbers are whole, as those of cases are; words may be names."""
+    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    return values.dtype.kind != "f" or bool((known == known.round()).all())
 
 
 def _times(rows: np.ndarray) -> int:

@@ -18,7 +18,7 @@ from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
 
 ROWS = 10_000  # in which decimals are looked for
-FEWEST = 20  # values that show them
+FEWEST, DIFFERENT = 20, 5  # values that show them, and how many of these differ
 NEARLY_ALL = 0.99  # of the values that could show them
 SLACK = 0.02  # of a unit of the last decimal: what float32 loses
 TOLD = 0.25  # of a unit: a sum that misses 1 moves larger values too far
@@ -70,11 +70,13 @@ def _has_decimals(probs: Tensor, decimals: int) -> bool:
     missed = (classes + 1) // 2 - 1  # units, at most: two classes' errors are opposite
     stretch = min(FARTHEST, unit * (missed + HIDDEN * classes)) if missed else 0.0
     units = probs.double() / unit
-    shown = units[(units > SLACK) & (units * stretch <= TOLD)]
+    inside = (units > SLACK) & (units < 10**decimals - SLACK)  # 0 and 1 have any number of decimals
+    shown = units[inside & (units * stretch <= TOLD)]
     written = shown.round()
     written[written == 0] = HIDDEN
     fits = (shown - written).abs() <= SLACK + stretch * written
-    return len(shown) >= FEWEST and float(fits.double().mean()) >= NEARLY_ALL
+    enough = len(shown) >= FEWEST and len(written.unique()) >= DIFFERENT
+    return enough and float(fits.double().mean()) >= NEARLY_ALL
 
 
 def _fewest(parts: Sequence[Tensor]) -> int | None:
@@ -86,7 +88,7 @@ def _fewest(parts: Sequence[Tensor]) -> int | None:
 def _some(logs: Tensor) -> Tensor:
     """The numbers of rows from all over the file."""
     most = chunk_rows(logs[0].numel(), 1, ROWS)
-    return torch.linspace(0, len(logs) - 1, min(most, len(logs))).long()
+    return torch.linspace(0, len(logs) - 1, min(most, len(logs)), dtype=torch.float64).long()
 
 
 def _is_mixed(output: MixtureOutput) -> bool:

@@ -113,7 +113,10 @@ def predict_checked(
     if labelled is None and target.labels is not None:
         labelled = target
     files = [source, target] if labelled is None else [source, target, labelled]
-    here, there, *tests = (Configurations.of(rows, of) for rows in written_alike(files))
+    alike = written_alike(files)
+    here, there, *tests = (Configurations.of(rows, of) for rows in alike)
+    as_they_are = (here, there) if alike[0] is source else (Configurations.of(rows, of) for rows in files[:2])
+    own, others = as_they_are
     ratio = density_ratio(here, there, level=level, seed=seed)
     verdict = _why_nothing(ratio)
     predicted, plain, shifted, test = None, None, None, None
@@ -140,11 +143,9 @@ def predict_checked(
         rows=len(target),
         ratio=ratio,
         verdict=verdict,
-        source=observed_scores(source, Configurations.of(source, of), of, bins, level),
+        source=observed_scores(source, own, of, bins, level),
         predicted=predicted,
-        actual=None
-        if target.labels is None
-        else observed_scores(target, Configurations.of(target, of), of, bins, level),
+        actual=None if target.labels is None else observed_scores(target, others, of, bins, level),
         plain=plain,
         shifted=shifted,
         plausibility=test,
