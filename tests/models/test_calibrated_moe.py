@@ -6,6 +6,8 @@ from sklearn.base import clone
 
 import calmoe
 from calmoe.errors import InputError
+from calmoe.models.calibrated_moe import _split
+from calmoe.models.classifier import Rows
 from calmoe.models.network import merge_equal
 from models.made_tables import log_loss, mixed, noisy, quick_network
 
@@ -94,3 +96,21 @@ def test_bad_settings_are_refused_in_one_line(settings, said):
 
 def test_public_and_cloneable():
     assert clone(calmoe.CalibratedMoEClassifier(num_experts=2)).num_experts == 2
+
+
+def test_groups_are_whole_on_either_side_of_the_validation():
+    random = np.random.default_rng(0)
+    group = random.permutation(np.repeat(np.arange(60), 5))
+    features = np.stack([group, random.normal(size=300)], axis=1)
+    labels = random.integers(0, 2, 300)
+    rows = Rows({}, labels, np.ones(300), np.arange(300))
+    training, held_out = _split(features, rows, group, 0.2, seed=0)
+    sides = [set(side.features[:, 0].int().tolist()) for side in (training, held_out)]
+    assert sides[0] | sides[1] == set(range(60))
+    assert not sides[0] & sides[1]
+    assert len(sides[1]) == 12
+    X = {"x": features[:, 1]}
+    fitted = quick_network().fit(X, labels, groups=group)
+    assert fitted.predict_proba(X).shape == (300, 2)
+    with pytest.raises(InputError, match="one value a row"):
+        quick_network().fit(X, labels, groups=group[:5])

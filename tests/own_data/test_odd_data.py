@@ -62,7 +62,8 @@ def test_names_that_are_not_utf8(tmp_path, unrendered):
 
 
 def test_days_quantities_and_constants_are_noticed(tmp_path):
-    rows = "".join(f"{i % 28 + 1:02}/12/2020,{i % 7},m,{i % 25}\n" for i in range(200))
+    days = [f"{i % 28 + 1:02}/12/2020" if i % 11 else "not yet" for i in range(200)]
+    rows = "".join(f"{days[i]},{i % 7},m,{i % 25}\n" for i in range(200))
     (tmp_path / "t.csv").write_text(f"day,x,unit,y\n{rows}")
     told = done("init", "t.csv", "--label", "y")
     assert "2 columns to learn from" in told

@@ -1,5 +1,6 @@
 """Commands on one's own data: `calmoe train`, `calmoe init` and `calmoe predict`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,14 @@ Domain = Annotated[str | None, typer.Option(help="Hold out this domain of images
 ExpectShift = Annotated[
     str | None, typer.Option(help="A column whose values will be others in use: train against that.")
 ]
+Cases = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="COLUMN",
+        help="Names cases, such as person_id: their rows stay together, and the column is not learned from.",
+    ),
+]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat for more.")]
 Kind = Annotated[str | None, typer.Option("--model", help="auto, mixture (of models) or network.")]
 Set = Annotated[
@@ -63,6 +72,7 @@ def train_command(
     shift: Shift = None,
     domain: Domain = None,
     expect_shift: ExpectShift = None,
+    cluster: Cases = None,
     drop: Drop = None,
     model: Kind = None,
     settings: Set = None,
@@ -81,8 +91,8 @@ def train_command(
     Images: calmoe train photos --domain sketch    (photos/DOMAIN/CLASS/…)
     """
     spec = _spec(
-        data, label, text, encoder, group, shift, domain, expect_shift, drop, model, settings, held_out,
-        seed, out, compare,
+        data, label, text, encoder, group, shift, domain, expect_shift, cluster, drop, model, settings,
+        held_out, seed, out, compare,
     )  # fmt: skip
     from calmoe.auditing.repairs.repair import FEWEST
     from calmoe.own_data.parts import SHIFT
@@ -103,7 +113,7 @@ def train_command(
         say(f"are its probabilities true? calmoe audit {spec.folder} --out audit")
     else:
         few = f"an audit needs {FEWEST} labelled rows new to the model: {trained.held_out} were held out here"
-        enough = trained.model.card.rows + trained.held_out >= 2 * FEWEST
+        enough = trained.cases >= 2 * FEWEST
         say(f"{few}, {'--held-out 0.5 takes more, from those that teach' if enough else 'label more'}")
     if trained.shift >= FEWEST:
         say(f"and on the shift? calmoe audit {spec.folder / PREDICTIONS[SHIFT]} --out audit-of-the-shift")
@@ -120,6 +130,7 @@ def init_command(
     shift: Shift = None,
     domain: Domain = None,
     expect_shift: ExpectShift = None,
+    cluster: Cases = None,
     drop: Drop = None,
     model: Kind = None,
     settings: Set = None,
@@ -143,8 +154,8 @@ def init_command(
     from calmoe.own_data.train import look
 
     spec = _spec(
-        data, label, text, encoder, group, shift, domain, expect_shift, drop, model, settings, held_out,
-        seed, None, False,
+        data, label, text, encoder, group, shift, domain, expect_shift, cluster, drop, model, settings,
+        held_out, seed, None, False,
     )  # fmt: skip
     path = out or Path(f"{spec.name}.toml")
     check_new(path, (".toml",), "a spec")
@@ -190,7 +201,8 @@ def predict_command(
     from calmoe.own_data.worth import FEWEST
     from calmoe.render.wording import many
 
-    predicted = predict(load(model), data, out, label or "", tuple(group or ()))
+    trained = load(model)
+    predicted = predict(trained, data, out, label or "", tuple(group or ()))
     for note in predicted.notes:
         say(f"note: {note}")
     labelled = predicted.predictions.labels is not None
@@ -199,7 +211,9 @@ def predict_command(
     if not new:
         say("next: the same with other rows, as calmoe audit takes none of these")
     elif labelled and new >= FEWEST:
-        say(f"next: calmoe audit {out}")
+        cluster = str(trained.card.settings.get("cluster", ""))
+        cases = ["--cluster", cluster] if cluster in predicted.predictions.groups else []
+        say(f"next: {shlex.join(['calmoe', 'audit', str(out), *cases])}")
     elif not labelled and new >= FEWEST_ROWS and (model / HELD_OUT).is_file():
         say(f"next: calmoe audit {model} --target {out} says what they may be worth")
 
@@ -213,6 +227,7 @@ def _spec(
     shift: list[str] | None,
     domain: str | None,
     expect_shift: str | None,
+    cluster: str | None,
     drop: list[str] | None,
     model: str | None,
     settings: list[str] | None,
@@ -229,7 +244,7 @@ def _spec(
 
     spec = read_spec(data) if data.suffix == ".toml" else TrainSpec(data=data)
     given: dict[str, Any] = {"label": label, "text": text, "encoder": encoder, "domain": domain, "seed": seed}
-    given |= {"expect_shift": expect_shift, "out": out, "compare": compare or None}
+    given |= {"expect_shift": expect_shift, "cluster": cluster, "out": out, "compare": compare or None}
     lists = {"groups": group, "shift": shift, "drop": drop}
     given |= {name: tuple(values) for name, values in lists.items() if values}
     if model is not None:

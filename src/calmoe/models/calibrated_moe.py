@@ -13,9 +13,9 @@ from calmoe.calibration.temperature import CLAMP
 from calmoe.calibration.temperature_solvers import CalibrationWarning, temper
 from calmoe.errors import InputError, shown
 from calmoe.mixture import MixtureClassifier, MixtureHead, MixtureOutput
-from calmoe.models.classifier import TableClassifier, seed_of
+from calmoe.models.classifier import Rows, TableClassifier, held_together_by, seed_of
 from calmoe.models.columns import Columns
-from calmoe.models.folds import stratified_folds
+from calmoe.models.folds import grouped_folds, stratified_folds
 from calmoe.models.network import Examples, Recipe, make_network, merge_equal, train
 from calmoe.models.objective_choice import named_objective
 from calmoe.models.preparation import Preparation
@@ -101,15 +101,21 @@ class CalibratedMoEClassifier(TableClassifier):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from a table or an array `X` [N, columns], labels `y` [N] and `sample_weight` [N]."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Learn from a table or an array X and labels y.
+
+        Args:
+            X: A table by columns, or an array. [N, columns]
+            y: The classes. [N]
+            sample_weight: Weights ≥ 0. [N]
+            groups: One value a row [N]; rows of a group train or are held out together (a patient, a shop).
+        """
         recipe, share = self._recipe(), as_number("validation_fraction", self.validation_fraction, 0.01, 0.5)
         rows = self._begin(X, y, sample_weight)
         seed = seed_of(self.random_state)
         self.preparation_ = Preparation().fit(rows.columns, rows.weights)
         features = self.preparation_.transform(rows.columns)
-        examples = merge_equal(features, rows.labels, rows.weights)
-        training, held_out = _split(examples, share, seed)
+        training, held_out = _split(features, rows, held_together_by(groups, y, rows), share, seed)
         with threads(1), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self._make(features.shape[1])
@@ -177,10 +183,19 @@ class CalibratedMoEClassifier(TableClassifier):
         return float(np.clip(fitted.temperature_, *CLAMP))
 
 
-def _split(examples: Examples, share: float, seed: int) -> tuple[Examples, Examples | None]:
-    """Rows to train on, and rows held out; none of these where there are few."""
-    if len(examples) < FEWEST_ROWS:
-        return examples, None
+def _split(
+    features: np.ndarray, rows: Rows, together: np.ndarray | None, share: float, seed: int
+) -> tuple[Examples, Examples | None]:
+    """Rows to train on, and rows held out, by whole groups if there are any; none where rows are few."""
+    everything = merge_equal(features, rows.labels, rows.weights)
+    if len(everything) < FEWEST_ROWS:
+        return everything, None
     count = max(2, round(1 / share))
-    folds = stratified_folds(examples.labels.numpy(), count, np.random.default_rng(seed))
-    return examples.take(np.flatnonzero(folds > 0)), examples.take(np.flatnonzero(folds == 0))
+    if together is None:
+        folds = stratified_folds(everything.labels.numpy(), count, np.random.default_rng(seed))
+        return everything.take(np.flatnonzero(folds > 0)), everything.take(np.flatnonzero(folds == 0))
+    folds = grouped_folds(rows.labels, together, count, seed)
+    training, held_out = (
+        merge_equal(features[side], rows.labels[side], rows.weights[side]) for side in (folds > 0, folds == 0)
+    )
+    return training, held_out

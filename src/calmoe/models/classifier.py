@@ -160,6 +160,16 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
+def held_together_by(groups: Any, y: Any, rows: Rows) -> np.ndarray | None:
+    """The group of each row that is kept, as a number."""
+    if groups is None:
+        return None
+    values = np.asarray(groups)
+    if values.shape != (len(np.asarray(y)),):
+        raise InputError(f"groups must be one value a row, not {list(values.shape)}")
+    return np.unique(values[rows.kept], return_inverse=True)[1]
+
+
 def seed_of(random_state: Any) -> int:
     """A seed for all that a fit draws."""
     from sklearn.utils import check_random_state

@@ -128,7 +128,7 @@ def load_folder(folder: str | Path) -> Model:
         table("", saved, ("format", "kind"))
         if saved["format"] != FORMAT:
             raise InputError(f"format must be {FORMAT!r}, not {shown(saved['format'])}: update calmoe")
-    model = _read_model(place, saved, _read_card(place))
+    model = _read_model(place, saved, read_card(place))
     model.taught = _read_taught(place)
     path = inside(place, CALIBRATOR)
     if not path.is_file():
@@ -218,7 +218,7 @@ def _write_card(model: Model, place: Path) -> None:
     write_whole(place / README, model.card.markdown(model.kind, model.classes).encode())
 
 
-def _read_card(place: Path) -> Card:
+def read_card(place: Path) -> Card:
     """The card; an empty one for a folder that an estimator's own `save` wrote."""
     path = inside(place, CARD)
     if not path.is_file():

@@ -33,7 +33,7 @@ def make_folds(
         count = min(as_count("cv", 5 if cv is None else cv, 2), len(labels))
         if groups is None:
             return stratified_folds(labels, count, np.random.default_rng(seed))
-        return _grouped_folds(labels, groups, count, seed)
+        return grouped_folds(labels, groups, count, seed)
     rows = len(y)
     folds = np.full(rows, -1)
     whole_groups = None
@@ -49,7 +49,7 @@ def make_folds(
     return np.unique(folds[kept], return_inverse=True)[1]
 
 
-def _grouped_folds(labels: np.ndarray, groups: np.ndarray, count: int, seed: int) -> np.ndarray:
+def grouped_folds(labels: np.ndarray, groups: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Folds that keep the rows of a group together."""
     different = len(np.unique(groups))
     if different < 2:

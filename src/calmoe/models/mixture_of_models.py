@@ -12,7 +12,7 @@ from calmoe.errors import InputError, shown, some
 from calmoe.methods import OBJECTIVES
 from calmoe.mixture import MixtureOutput
 from calmoe.models.choice import Trial, choose, fit_chosen, try_candidates
-from calmoe.models.classifier import Rows, TableClassifier, differing, seed_of
+from calmoe.models.classifier import Rows, TableClassifier, differing, held_together_by, seed_of
 from calmoe.models.columns import Columns
 from calmoe.models.experts import (
     GATE_ROWS,
@@ -119,7 +119,7 @@ class MixtureOfModels(TableClassifier):
         differ = differing(rows.columns, GATE_ROWS)
         experts = named_experts(self.experts, differ)
         seeds = expert_seeds(seed, len(experts))
-        held_together = self._groups(groups, y, rows)
+        held_together = held_together_by(groups, y, rows)
         folds = make_folds(self.cv, rows.labels, held_together, rows.kept, X, y, seed)
         self.preparation_ = Preparation().fit(rows.columns, rows.weights)
         features = self.preparation_.transform(rows.columns).astype(np.float64)
@@ -167,15 +167,6 @@ class MixtureOfModels(TableClassifier):
         logs = [answers(name, model, inputs, self.prior_) for name, model in self.experts_]
         with torch.no_grad(), threads(1):
             return self.router_(torch.from_numpy(features), torch.from_numpy(np.stack(logs, axis=1)))
-
-    def _groups(self, groups: Any, y: Any, rows: Rows) -> np.ndarray | None:
-        """The group of each row, as a number."""
-        if groups is None:
-            return None
-        values = np.asarray(groups)
-        if values.shape != (len(np.asarray(y)),):
-            raise InputError(f"groups must be one value a row, not {list(values.shape)}")
-        return np.unique(values[rows.kept], return_inverse=True)[1]
 
     def _expect_shift(
         self,

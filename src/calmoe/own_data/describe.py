@@ -2,17 +2,24 @@
 
 import re
 from collections.abc import Hashable, Mapping
+from shlex import quote
 
 import numpy as np
 
+from calmoe.formats.text import look_like_dates
 from calmoe.models.columns import dates_in, numbers_in
+from calmoe.models.model import group_column
+from calmoe.new_rows import FEWEST_CASES, numbered_cases
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.source import Source
 from calmoe.own_data.spec import TrainSpec
 from calmoe.render.wording import listed, many, shortened
 
 MANY_NUMBERS = 20  # classes that are numbers: from here on they look like a quantity
-DAY = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d{2})")
+ID = re.compile(r"(^|[^a-zA-Z]|[a-z](?=I))(id|ID|Id)$")
+MOST_ROWS = 20  # of a case, on average
+FEWEST_PAIRS, FEWEST_DIFFER = 40, 20  # rows of a case; neighbours with different labels
+ALIKE = 0.25  # the labels of a case differ this much as often as those of neighbours
 NUMBER, DATE, CATEGORY = ("number", "numbers"), ("date", "dates"), ("category", "categories")
 
 
@@ -42,9 +49,51 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
         values, counts = np.unique(column.astype(str), return_counts=True)
         smallest = f"{values[counts.argmin()]} with {many(int(counts.min()), 'row')}"
         lines.append(f"group {name}: {many(len(values), 'value')}, the smallest is {smallest}")
+    lines += [] if spec.cluster else _cases_notes(data)
     rest = f", {len(parts.shift):,} are the shift that is held out" if len(parts.shift) else ""
-    lines.append(f"split: {len(parts.fit):,} to learn from, {len(parts.held_out):,} to score on{rest}")
+    whole = "" if source.cases is None else f"whole cases of {spec.cluster}, one row of each scored: "
+    lines.append(f"split: {whole}{len(parts.fit):,} to learn from, {len(parts.held_out):,} to score on{rest}")
     return lines
+
+
+def _cases_notes(data: Labelled) -> list[str]:
+    """Columns that may name cases, of which rows teach the model and others judge it."""
+    columns: dict[str, np.ndarray] = {**data.source.columns, **data.source.groups}
+    return [
+        f"note: {name} may name cases of several rows, such as persons: if so give --cluster {quote(name)}, "
+        "else rows of cases that taught the model judge it; if not, --cluster row"
+        for name, values in columns.items()
+        if may_name_cases(name, values, data.codes)
+    ]
+
+
+def may_name_cases(name: str, values: np.ndarray, codes: np.ndarray) -> bool:
+    """Whether most rows share their value with a few others only, and the column is called an id, or the
+    labels of a value agree, but not those of the next value, as they do with measurements."""
+    if values.dtype.kind == "M" or (values.dtype.kind == "f" and not _whole(values)):
+        return False
+    cases, unnamed = numbered_cases(group_column(values, name))
+    rows = np.bincount(cases)
+    named = len(values) - unnamed
+    if (
+        rows.size - unnamed < FEWEST_CASES
+        or 2 * rows[rows > 1].sum() < named
+        or named > MOST_ROWS * rows.size
+    ):
+        return False
+    if ID.search(name):
+        return True
+    order = np.lexsort((np.random.default_rng(0).random(len(cases)), cases))
+    cases, labels = cases[order], codes[order]
+    alike, differ = cases[1:] == cases[:-1], labels[1:] != labels[:-1]
+    within, between = differ[alike], differ[~alike]
+    enough = len(within) >= FEWEST_PAIRS and between.sum() >= FEWEST_DIFFER
+    return bool(enough and within.mean() < ALIKE * between.mean())
+
+
+def _whole(numbers: np.ndarray) -> bool:
+    known = numbers[~np.isnan(numbers)]
+    return bool((known == known.round()).all())
 
 
 def class_line(data: Labelled, label: str) -> str:
@@ -82,7 +131,7 @@ def column_lines(source: Source, idle: Mapping[str, str]) -> list[str]:
             gaps[name] = int(absent.sum())
         if kind == CATEGORY and _is_text(values):
             texts.append(name)
-        elif kind == CATEGORY and _are_days(values):
+        elif kind == CATEGORY and look_like_dates(values):
             days.append(name)
         elif kind != DATE and _is_key(values):
             keys.append(name)
@@ -99,7 +148,9 @@ def column_lines(source: Source, idle: Mapping[str, str]) -> list[str]:
     ]
     lines += [f"note: {name} looks like texts: to learn from them give --text {name}" for name in texts]
     lines += [
-        f"note: {name} looks like dates but is read as categories: write dates as 2020-12-31" for name in days
+        f"note: {name} looks like dates but is read as categories: write all dates as 2020-12-31, and leave "
+        "cells without one blank"
+        for name in days
     ]
     return lines
 
@@ -124,12 +175,6 @@ def _is_text(values: np.ndarray) -> bool:
     given = [value for value in values if value is not None]
     words = sum(len(str(value).split()) for value in given)
     return len(given) >= 50 and len({*given}) > len(given) / 2 and words >= 4 * len(given)
-
-
-def _are_days(values: np.ndarray) -> bool:
-    """Whether the values are dates in another order than year, month, day."""
-    given = {str(value) for value in values if value is not None}
-    return bool(given) and all(map(DAY.fullmatch, given))
 
 
 def _is_key(values: np.ndarray) -> bool:

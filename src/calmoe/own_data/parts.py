@@ -10,6 +10,7 @@ from calmoe.errors import InputError, shown, some
 from calmoe.formats.columns import class_values
 from calmoe.models.columns import numbers_in
 from calmoe.models.model import class_name
+from calmoe.new_rows import one_row_each
 from calmoe.own_data.source import DOMAIN, Source
 from calmoe.own_data.spec import TrainSpec
 
@@ -22,13 +23,17 @@ VALIDATION = 0.15  # of the rows that are not held out
 
 
 class Parts(NamedTuple):
-    """Rows by number. `fit` is train and validation together; `share` that of the rows held out."""
+    """Rows by number. `fit` is train and validation together; `share` that of the rows held out.
+
+    cases: how many there are beside the shift; as many as rows where no column names them.
+    """
 
     train: np.ndarray
     validation: np.ndarray
     held_out: np.ndarray
     shift: np.ndarray
     share: float
+    cases: int
 
     @property
     def fit(self) -> np.ndarray:
@@ -62,7 +67,10 @@ class Labelled(NamedTuple):
 
 
 def divide(source: Source, spec: TrainSpec) -> Labelled:
-    """Leave out rows without a label, hold out the shift, split the rest by class at random."""
+    """Leave out rows without a label, hold out the shift, split the rest by class at random.
+
+    Where a column names cases, a case is whole on one side, and one row of it is scored.
+    """
     notes = []
     known = np.array([label is not None for label in source.labels], dtype=bool)
     if not known.all():
@@ -72,6 +80,8 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         where = f"have a value in {shown(spec.label)}" if spec.label else "have a label"
         raise InputError(f"{len(source)} rows of {source.name} {where}: at least {FEWEST_ROWS} are needed")
     shift = _shifted(source, spec)
+    if source.cases is not None and shift.any():
+        source, shift = _of_other_cases(source, shift, notes)
     usual = np.flatnonzero(~shift)
     if len(usual) < FEWEST_ROWS:
         raise InputError(
@@ -86,14 +96,51 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         usual = np.flatnonzero(~shift)
     place = {str(name): i for i, name in enumerate(classes)}
     codes = np.array([place[label] for label in source.labels], dtype=np.int64)
-    share = held_out_share(len(usual), len(classes)) if spec.held_out is None else spec.held_out
-    fit, held_out = stratified_holdout(codes[usual], share, spec.seed)
-    train, validation = stratified_holdout(codes[usual[fit]], VALIDATION, spec.seed + 1)
+    cases = np.arange(len(source)) if source.cases is None else source.cases
+    count = len(np.unique(cases[usual]))
+    if count < FEWEST_ROWS:
+        raise InputError(
+            f"column {shown(spec.cluster)} names {count} cases: at least {FEWEST_ROWS} are needed"
+        )
+    share = held_out_share(count, len(classes)) if spec.held_out is None else spec.held_out
+    fit, held_out = _holdout(codes[usual], cases[usual], share, spec.seed)
+    train, validation = _holdout(codes[usual[fit]], cases[usual[fit]], VALIDATION, spec.seed + 1)
     counts = np.bincount(codes[usual], minlength=len(classes))
     if rare := [str(classes[i]) for i in np.flatnonzero(counts < 10)]:
         notes.append(f"fewer than 10 rows of {some(rare, 5)}: their probabilities will be rough")
-    parts = Parts(usual[fit[train]], usual[fit[validation]], usual[held_out], np.flatnonzero(shift), share)
+    held_out, shifted = (
+        at[one_row_each(cases[at], spec.seed)] for at in (usual[held_out], np.flatnonzero(shift))
+    )
+    parts = Parts(usual[fit[train]], usual[fit[validation]], held_out, shifted, share, count)
+    if strange := np.setdiff1d(codes[usual], codes[parts.train]).tolist():
+        raise InputError(
+            f"too few cases of {shown(str(classes[strange[0]]))}: none is left to learn from; leave these "
+            "rows out, or try another --seed"
+        )
     return Labelled(source, classes, codes, parts, notes)
+
+
+def _holdout(codes: np.ndarray, cases: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Hold out a share of the cases, whole, by their rarest class: as many of each."""
+    cases = np.unique(cases, return_inverse=True)[1]
+    rarest_first = np.argsort(np.bincount(codes)[codes], kind="stable")
+    first = np.unique(cases[rarest_first], return_index=True)[1]
+    kept, held_out = stratified_holdout(codes[rarest_first[first]], share, seed)
+    return np.flatnonzero(np.isin(cases, kept)), np.flatnonzero(np.isin(cases, held_out))
+
+
+def _of_other_cases(source: Source, shift: np.ndarray, notes: list[str]) -> tuple[Source, np.ndarray]:
+    """Leave out rows of the shift whose case has other rows too: those would teach the model."""
+    assert source.cases is not None
+    known = shift & np.isin(source.cases, source.cases[~shift])
+    if (known == shift).all():
+        raise InputError("every case of the shift has rows outside it too: leave out --cluster, or the shift")
+    if known.any():
+        notes.append(
+            f"{int(known.sum()):,} rows of the shift are of cases that have other rows too: left out"
+        )
+    kept = np.flatnonzero(~known)
+    return source.take(kept), shift[kept]
 
 
 def held_out_share(rows: int, classes: int) -> float:

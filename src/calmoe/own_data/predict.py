@@ -15,6 +15,7 @@ from calmoe.models.table_model import TableModel
 from calmoe.own_data.source import DOMAIN, Source, read_images, rows_of
 from calmoe.own_data.tables import read_table
 from calmoe.predictions import Predictions
+from calmoe.render.wording import many
 
 
 class Predicted(NamedTuple):
@@ -48,7 +49,8 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
         unknown = sum(value is None for value in source.labels)
         strange = "" if label else _no_class(model, source)
         if unknown:
-            notes.append(f"{unknown:,} rows have no label: the predictions are written without labels")
+            rows = many(unknown, "row has", "rows have")
+            notes.append(f"{rows} no label, so the predictions have none: leave such rows out for an audit")
         elif strange:
             notes.append(f"{strange} is no class of the model: the predictions are written without labels")
         else:
@@ -79,7 +81,8 @@ def _read(model: Model, data: Path, label: str, groups: tuple[str, ...]) -> tupl
     table = read_table(data, text)
     there = table.columns  # which of the model's columns it has
     wanted = label or (model.card.label if model.card.label in there else "")
-    own = (name for name in model.card.groups if name in there and name != DOMAIN)
+    kept = (*model.card.groups, str(model.card.settings.get("cluster", "")))
+    own = (name for name in kept if name in there and name != DOMAIN)
     named = tuple(dict.fromkeys((*groups, *own)))
     source = rows_of(table, data, label=wanted, text=text, groups=named)
     return source, list(source.notes)

@@ -16,6 +16,7 @@ from calmoe.formats.columns import check_there
 from calmoe.models.columns import Columns
 from calmoe.models.model import class_name, group_column
 from calmoe.models.taught import file_keys, table_keys, text_keys
+from calmoe.new_rows import numbered_cases
 from calmoe.own_data.tables import Table, read_table
 
 DOMAIN = "domain"
@@ -32,6 +33,7 @@ class Source:
     files: Sequence[Path] = ()
     labels: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=object))
     groups: dict[str, np.ndarray] = field(default_factory=dict)
+    cases: np.ndarray | None = None  # the number of each row's case, where a column names them
     digest: str = ""
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()  # columns of a table of texts that nobody asked for
@@ -50,6 +52,7 @@ class Source:
             files=[self.files[i] for i in rows] if self.kind == "images" else (),
             labels=self.labels[rows] if len(self.labels) else self.labels,
             groups={name: values[rows] for name, values in self.groups.items()},
+            cases=None if self.cases is None else self.cases[rows],
         )
 
     @property
@@ -65,10 +68,17 @@ class Source:
 
 
 def read_rows(
-    path: Path, *, label: str = "", text: str = "", groups: Iterable[str] = (), drop: Iterable[str] = ()
+    path: Path,
+    *,
+    label: str = "",
+    text: str = "",
+    groups: Iterable[str] = (),
+    drop: Iterable[str] = (),
+    cluster: str = "",
 ) -> Source:
     """A table, or texts where `text` names their column; columns that are named must be there."""
-    return rows_of(read_table(path, text), path, label=label, text=text, groups=groups, drop=drop)
+    table = read_table(path, text)
+    return rows_of(table, path, label=label, text=text, groups=groups, drop=drop, cluster=cluster)
 
 
 def rows_of(
@@ -79,13 +89,16 @@ def rows_of(
     text: str = "",
     groups: Iterable[str] = (),
     drop: Iterable[str] = (),
+    cluster: str = "",
 ) -> Source:
     """The same of a table that was read from `path`."""
     columns, groups, drop = dict(table.columns), tuple(dict.fromkeys(groups)), tuple(drop)
     with about(legible(path)):
-        for name in (*filter(None, (label, text)), *groups, *drop):
+        for name in (*filter(None, (label, text, cluster)), *groups, *drop):
             check_there("column", name, columns)
     grouped = {name: group_column(columns[name], name) for name in groups}
+    cases = numbered_cases(group_column(columns[cluster], cluster))[0] if cluster else None
+    drop = (*drop, *([cluster] if cluster else []))  # it tells cases apart, and those to come are others
     labels = (
         np.array([None if _missing(v) else class_name(v) for v in columns.pop(label)], dtype=object)
         if label
@@ -102,7 +115,15 @@ def rows_of(
         if not kept:
             raise InputError(f"{legible(path)} has no column to learn from beside {shown(label)}")
         kind = {"kind": "tables", "columns": kept}
-    return Source(name=legible(path.stem), labels=labels, groups=grouped, digest=digest, notes=notes, **kind)
+    return Source(
+        name=legible(path.stem),
+        labels=labels,
+        groups=grouped,
+        cases=cases,
+        digest=digest,
+        notes=notes,
+        **kind,
+    )
 
 
 def read_images(root: Path, labelled: bool = True) -> Source:

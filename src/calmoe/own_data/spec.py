@@ -29,6 +29,7 @@ class TrainSpec:
     domain: str = ""
     expect_shift: str = ""
     drop: tuple[str, ...] = ()
+    cluster: str = ""
     model: str = "auto"
     held_out: float | None = None  # the share; if not given, the data decide: parts.held_out_share
     seed: int = 0
@@ -95,7 +96,7 @@ def read_spec(path: Path) -> TrainSpec:
 
 
 def _checked(document: dict[str, Any], beside: Path) -> TrainSpec:
-    words = ("label", "text", "domain", "expect_shift")
+    words = ("label", "text", "domain", "expect_shift", "cluster")
     named: dict[str, Any] = {key: text(key, document[key]) for key in words if key in document}
     for key in ("groups", "shift", "drop"):
         if key in document:
@@ -138,6 +139,7 @@ def as_toml(spec: TrainSpec, notes: list[str], reader: str) -> str:
         _setting("encoder", spec.encoder, "DIR", "the model that reads the texts"),
         f"groups = {quote(list(spec.groups))}  # columns to score by; they stay columns to learn from",
         f"drop = {quote(list(spec.drop))}  # columns to leave out, such as the number of a customer",
+        _setting("cluster", spec.cluster, "COLUMN", "names cases, such as persons: their rows stay together"),
         f'shift = {quote(list(spec.shift))}  # rows to hold out as a shift, such as "region=north"',
         _setting("domain", spec.domain, "NAME", "the domain of images to hold out"),
         _setting(
@@ -176,7 +178,7 @@ def _setting(name: str, value: Any, example: Any, what: str) -> str:
 def options(spec: TrainSpec) -> list[str]:
     """The options that make this spec again."""
     words: list[str] = []
-    for name in ("label", "text", "domain", "expect_shift"):
+    for name in ("label", "text", "domain", "expect_shift", "cluster"):
         if value := getattr(spec, name):
             words += [f"--{name.replace('_', '-')}", value]
     for name, option in (("groups", "--group"), ("shift", "--shift"), ("drop", "--drop")):

@@ -48,7 +48,7 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, Row, list[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            estimator.fit(columns, labels[data.codes[rows]])
+            estimator.fit(columns, labels[data.codes[rows]], groups=source.take(rows).cases)
             baselines = _baselines(estimator, columns, data, spec.seed)
     except InputError:
         raise

@@ -25,6 +25,7 @@ from calmoe.models.model import Model
 from calmoe.models.table_model import TableModel
 from calmoe.models.taught import Taught
 from calmoe.models.watching import watched
+from calmoe.new_rows import EVERY_ROW
 from calmoe.own_data.describe import describe
 from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled, divide
 from calmoe.own_data.scores import ECE_NOTE, Row, Tables
@@ -45,13 +46,14 @@ LONGEST = 10_000  # characters of a category or a class
 
 
 class Trained(NamedTuple):
-    """The model, its tables, what to know of them; the rows held out, and those of the shift."""
+    """The model, its tables, what to know of them; the rows held out, and those of the shift; all cases."""
 
     model: Model
     grids: list[Grid]
     notes: list[str]
     held_out: int
     shift: int
+    cases: int
 
 
 class Fitted(NamedTuple):
@@ -77,8 +79,10 @@ def read_source(spec: TrainSpec) -> Source:
         if spec.label or spec.text:
             raise InputError(f"{legible(spec.data)} is a folder of images: its class folders are the labels")
         source = read_images(spec.data)
-        if spec.groups or spec.drop:
-            raise InputError("--group and --drop name columns, and images have none: leave them out")
+        if spec.groups or spec.drop or spec.cluster:
+            raise InputError(
+                "--group, --drop and --cluster name columns, and images have none: leave them out"
+            )
         if column and column != DOMAIN:
             raise InputError(f"images have no column {column!r}: hold out a domain with --domain NAME")
         return source
@@ -86,7 +90,17 @@ def read_source(spec: TrainSpec) -> Source:
         there = listed(read_table(spec.data).columns)
         raise InputError(f"say which column to predict, --label COLUMN: there are {there}")
     groups = [*spec.groups, *([column] if column else [])]
-    source = read_rows(spec.data, label=spec.label, text=spec.text, groups=groups, drop=spec.drop)
+    cluster = "" if spec.cluster == EVERY_ROW else spec.cluster
+    if cluster and cluster in (spec.label, spec.text):
+        raise InputError(f"--cluster {shown(spec.cluster)}: this column is what to predict, or to learn from")
+    source = read_rows(
+        spec.data,
+        label=spec.label,
+        text=spec.text,
+        groups=groups,
+        drop=spec.drop,
+        cluster=cluster,
+    )
     with about(legible(spec.data)):
         _check_lengths(source, spec.label)
     return source
@@ -148,7 +162,7 @@ def train(spec: TrainSpec, device: str, console: Console, tell: Callable[[str], 
             predictions.save(place / PREDICTIONS[part])
     grids = [*tables.parts, *([tables.groups] if tables.groups else [])]
     notes = [ECE_NOTE, *fitted.remarks, *tables.few, *worth]
-    return Trained(model, grids, notes, len(data.parts.held_out), len(data.parts.shift))
+    return Trained(model, grids, notes, len(data.parts.held_out), len(data.parts.shift), data.parts.cases)
 
 
 def _fit_table(data: Labelled, spec: TrainSpec, device: torch.device, console: Console) -> Fitted:
@@ -264,6 +278,8 @@ def make_card(
 ) -> Card:
     """What the training wrote on the card, the data, and the scores."""
     settings: dict[str, Any] = {"held_out": data.parts.share, "expect_shift": spec.expect_shift}
+    if data.source.cases is not None:
+        settings["cluster"] = spec.cluster
     settings["split"] = json.dumps([list(spec.shift), spec.domain, data.parts.share, spec.seed])
     return Card(
         dataset=data.source.name,
