@@ -110,13 +110,21 @@ def numbered_cases(column: np.ndarray) -> tuple[np.ndarray, int]:
     (array([1, 2, 0, 1, 3]), 2)
     """
     ids, cases = np.unique(column, return_inverse=True)
-    if ids.dtype.kind in "US":
-        blank = np.isin(np.char.lower(np.char.strip(ids)), [*NO_VALUE, MISSING])
-    else:
-        blank = np.isnan(ids) if ids.dtype.kind == "f" else np.zeros(len(ids), dtype=bool)
+    blank = ~named(ids)
     unnamed = blank[cases]
     numbers = np.where(unnamed, len(ids) + np.cumsum(unnamed), (np.cumsum(~blank) - 1)[cases])
     return np.unique(numbers, return_inverse=True)[1], int(unnamed.sum())
+
+
+def named(values: np.ndarray) -> np.ndarray:
+    """Which values name something: no blanks, no NaN, no words for nothing. [N]
+
+    >>> named(np.array(["b", " ", "NA"])), named(np.array([1.0, np.nan]))
+    (array([ True, False, False]), array([ True, False]))
+    """
+    if values.dtype.kind in "US":
+        return ~np.isin(np.char.lower(np.char.strip(values)), [*NO_VALUE, MISSING])
+    return ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
 
 
 def left_out_note(left_out: str) -> str:

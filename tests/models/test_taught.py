@@ -211,3 +211,21 @@ def test_few_rows_that_repeat_by_chance_are_not_marked():
     for size in (1, 3, 5, 10):
         marked = [taught.recognises(new[i : i + size]).any() for i in range(0, 1500, size)]
         assert np.mean(marked) < 0.03
+
+
+@pytest.mark.parametrize("names", [np.array(["7", "b", "", "NA"]), np.array([7.0, 8.0, np.nan, np.nan])])
+def test_cases_that_taught_are_known_again(tmp_path, names):
+    rows = table_keys({"x": np.arange(8.0)})
+    taught = Taught.of(rows[:4], rows[4:], names)
+    taught.save(tmp_path / "taught.safetensors")
+    again = Taught.load(tmp_path / "taught.safetensors")
+    np.testing.assert_array_equal(again.cases, taught.cases)
+    assert again.knows_cases(np.array([7, 9])).tolist() == [True, False]
+    assert again.knows_cases(np.array(["7", " 7 ", "", "NA", "c"])).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert not Taught.of(rows[:4], rows[4:]).knows_cases(names).any()

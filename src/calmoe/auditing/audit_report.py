@@ -45,6 +45,7 @@ from calmoe.auditing.sections.section import Material, Section
 from calmoe.auditing.sections.skill import Skill
 from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.steps import Progress, Steps, silent
+from calmoe.auditing.target.checks import UnfitTarget
 from calmoe.auditing.target.predict import Target
 from calmoe.auditing.verdict import Verdict, make_verdict
 from calmoe.defaults import BINS, LEVEL
@@ -274,9 +275,8 @@ def audit(
             "file, Predictions.from_probs(probs, labels) takes arrays"
         )
     new = one_of_each(new_rows(predictions), cluster, seed)
-    target, labelled_target = (
-        each and judged_rows(each, cluster, seed) for each in (target, labelled_target)
-    )
+    targets = {"target": target, "labelled target": labelled_target}
+    target, labelled_target = (each and _judged(each, role, cluster, seed) for role, each in targets.items())
     material = _checked(new, target, labelled_target, of, bins, level, seed)
     with threadpool_limits(1):  # the sums are small: on a busy machine two threads take three times as long
         report = _audited(material, progress)
@@ -285,6 +285,14 @@ def audit(
     if new.judged:
         report = replace(report, left_out={FURTHER_ROWS: new.judged} | report.left_out)
     return _among_all(report, new)
+
+
+def _judged(target: Predictions, role: str, cluster: str | None, seed: int) -> Predictions:
+    """The target's new rows, one of each case."""
+    try:
+        return judged_rows(target, cluster, seed)
+    except InputError as error:
+        raise UnfitTarget(role, str(error)) from None
 
 
 def _among_all(report: AuditReport, new: NewRows) -> AuditReport:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calmoe.commands.options import FOLDER, Cluster, Judged, Sample, cases_in, predictions_at, reads_columns
+from calmoe.commands.options import (
+    FOLDER,
+    Cluster,
+    Judged,
+    Sample,
+    check_cases,
+    predictions_at,
+    reads_columns,
+)
 from calmoe.commands.program import app, say
 from calmoe.defaults import BINS, LEVEL
 from calmoe.errors import InputError
@@ -91,7 +99,8 @@ def audit_command(
 
     check_bins(bins)
     given, files = files, [predictions_at(file) for file in files]
-    cases = {cases_in(file, cluster) for file in given}
+    for file in given:
+        check_cases(file, cluster)
     earlier = has_report(out)
     targeted = target is not None or labelled_target is not None
     if stream:
@@ -106,12 +115,11 @@ def audit_command(
         lines = report.summary(str(files[0]) if len(files) == 1 else None, None, columns.words).split("\n")
         more = on_one_class(report)
     elif len(files) > 1:
-        same = cases.pop() if len(cases) == 1 else cluster
-        comparison, page, notes = compare_files(files, columns, cluster=same, **asked)
+        comparison, page, notes = compare_files(files, columns, cluster=cluster, **asked)
         lines, more = comparison_lines(comparison), ""
     else:
         paths = (files[0], target, labelled_target)
-        report, page, notes = audit_files(paths, columns, cluster=cases.pop(), **asked)
+        report, page, notes = audit_files(paths, columns, cluster=cluster, **asked)
         model = str(given[0]) if given != files else None
         lines = report.summary(str(given[0]), model, columns.words, cluster).split("\n")
         more = on_one_class(report)

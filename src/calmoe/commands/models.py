@@ -206,16 +206,17 @@ def predict_command(
     for note in predicted.notes:
         say(f"note: {note}")
     labelled = predicted.predictions.labels is not None
+    cluster = str(trained.card.settings.get("cluster", ""))
+    cases = ["--cluster", cluster] if cluster in predicted.predictions.groups else []
     rows, new = len(predicted.predictions), int((~taught_rows(predicted.predictions)).sum())
     say(f"{many(rows, 'prediction')} in {out}{'' if labelled else ', without labels'}")
     if not new:
         say("next: the same with other rows, as calmoe audit takes none of these")
     elif labelled and new >= FEWEST:
-        cluster = str(trained.card.settings.get("cluster", ""))
-        cases = ["--cluster", cluster] if cluster in predicted.predictions.groups else []
         say(f"next: {shlex.join(['calmoe', 'audit', str(out), *cases])}")
     elif not labelled and new >= FEWEST_ROWS and (model / HELD_OUT).is_file():
-        say(f"next: calmoe audit {model} --target {out} says what they may be worth")
+        audit = shlex.join(["calmoe", "audit", str(model), "--target", str(out), *cases])
+        say(f"next: {audit} says what they may be worth")
 
 
 def _spec(

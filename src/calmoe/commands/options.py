@@ -33,21 +33,20 @@ def predictions_at(path: Path) -> Path:
     return path
 
 
-def cases_in(path: Path, cluster: str | None) -> str | None:
-    """What names the cases of the rows that a path means: a model holds out one row of each of its own."""
+def check_cases(path: Path, cluster: str | None) -> None:
+    """Refuse rows that a model held out, if others of their cases taught it."""
     from calmoe.formats import HELD_OUT
     from calmoe.new_rows import EVERY_ROW
 
     if cluster in (None, EVERY_ROW) or not (path / HELD_OUT).is_file():
-        return cluster
+        return
     from calmoe.models.folder import read_card
 
-    if read_card(path).settings.get("cluster") == cluster:
-        return EVERY_ROW
-    raise InputError(
-        f"{path}: this model was trained without --cluster {cluster}, so rows of the same cases have taught "
-        "it: train it with that, or give predictions of other cases"
-    )
+    if read_card(path).settings.get("cluster") != cluster:
+        raise InputError(
+            f"{path}: this model was trained without --cluster {cluster}, so rows of the same cases have "
+            "taught it: train it with that, or give predictions of other cases"
+        )
 
 
 if TYPE_CHECKING:

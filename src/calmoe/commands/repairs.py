@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calmoe.commands.options import FOLDER, Cluster, Judged, cases_in, predictions_at, reads_columns
+from calmoe.commands.options import FOLDER, Cluster, Judged, check_cases, predictions_at, reads_columns
 from calmoe.commands.program import app, say
 from calmoe.errors import InputError
 
@@ -53,7 +53,8 @@ def repair_command(
     from calmoe.progress_bar import progress_bar
     from calmoe.render.console import make_console
 
-    cases, file = cases_in(file, cluster), predictions_at(file)
+    check_cases(file, cluster)
+    file = predictions_at(file)
     with progress_bar(TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
         task = bar.add_task("repair", total=1.0)
         repaired = repair_file(
@@ -63,7 +64,7 @@ def repair_command(
             kind=kind,
             of=of,
             seed=seed,
-            cluster=cases,
+            cluster=cluster,
             inside=lambda share: bar.update(task, completed=share),
         )
     for note in repaired.notes:

@@ -64,14 +64,14 @@ def _filled(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
     kind = kind_of(column.type)
     if types.is_dictionary(column.type):
         column = column.cast(kind)
-    if types.is_integer(kind) and _longest(column) >= EXACT:
+    if types.is_integer(kind) and largest(column) >= EXACT:
         return column.cast("large_string").fill_null("")  # as numbers with gaps they would lose digits
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return column.cast("float64").fill_null(float("nan"))
     return column.cast("large_string").fill_null("")
 
 
-def _longest(column: pyarrow.ChunkedArray) -> int:
+def largest(column: pyarrow.ChunkedArray) -> int:
     """The largest size of whole numbers; 0 where there are none."""
     least, most = compute.min_max(column).as_py().values()
     return max(abs(least), abs(most)) if least is not None else 0

@@ -11,7 +11,7 @@ from calmoe.formats.budget import Budget
 
 MONTH = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 DATE = re.compile(
-    r"(\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"
+    r"(\d{1,2}([./-])\d{1,2}\2\d{4}|\d{2}([./-])\d{2}\3\d{2}|\d{1,2}/\d{1,2}/\d{2}|\d{4}([./-])\d{1,2}\4\d{1,2}"
     rf"|\d{{1,2}}[ -]({MONTH})[a-z]*\.?[ -]\d{{4}}|({MONTH})[a-z]*\.? \d{{1,2}},? \d{{4}})([ T].*)?",
     re.IGNORECASE,
 )

@@ -14,13 +14,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from calmoe.arrays import EXACT
 from calmoe.errors import InputError, shown
+from calmoe.formats.arrow import largest
 from calmoe.prediction_checks import NO_VALUE
 
 Columns: TypeAlias = dict[str, np.ndarray]
 """float64 with NaN, datetime64[us] with NaT, or objects: a text or None."""
 
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?Z?")
+WHOLE = re.compile(r"[+-]?\d{16,300}")  # a name rather than a number, where a float would lose digits
 NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|0?\.\d+|(0|[1-9]\d*)\.\d*)([eE][+-]?\d{1,3})?")
 
 
@@ -68,6 +71,8 @@ def canonical(name: str, values: np.ndarray) -> np.ndarray:
     kind = values.dtype.kind
     if values.ndim != 1:
         raise InputError(f"column {shown(name)} must hold one value a row")
+    if kind in "iu" and len(values) and max(int(values.max()), -int(values.min())) >= EXACT:
+        return _objects(name, values.astype(str).astype(object))
     if kind in "iuf":
         return _finite(name, values.astype(np.float64))
     if kind == "M":
@@ -101,7 +106,7 @@ def numbers_in(texts: Iterable[str | None]) -> np.ndarray | None:
         if text is not None and text.casefold() in NO_VALUE:
             known[text] = math.nan
         elif text is not None:
-            if not NUMBER.fullmatch(text):
+            if not NUMBER.fullmatch(text) or (WHOLE.fullmatch(text) and abs(int(text)) >= EXACT):
                 return None
             known[text] = float(text)
     numbers = np.array([known[text] for text in texts], dtype=np.float64)
@@ -144,6 +149,8 @@ def _series(series: Any) -> np.ndarray:
     kind = getattr(series.dtype, "kind", "O")
     if isinstance(series.dtype, np.dtype):
         return series.to_numpy()
+    if kind in "iu" and int(series.abs().max() if series.notna().any() else 0) >= EXACT:
+        return series.astype("string").astype(object).where(series.notna(), None).to_numpy()
     if kind in "iuf":
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
     if kind == "M":
@@ -159,7 +166,9 @@ def _arrow(table: Any) -> list[tuple[str, np.ndarray]]:
         table = pa.table(table)
     pairs = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        if pa.types.is_integer(column.type) and largest(column) >= EXACT:
+            values = _listed(name, column.cast(pa.string()).to_pylist())
+        elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             values = column.cast(pa.float64(), safe=False).to_numpy()
         elif pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             values = column.cast(pa.timestamp("us"), safe=False).to_numpy()
@@ -196,8 +205,10 @@ def _objects(name: str, values: np.ndarray) -> np.ndarray:
     listed = values.tolist()
     kinds = {type(value) for value in listed if not _is_missing(value)}
     if kinds and all(issubclass(kind, Real | Decimal) and kind is not bool for kind in kinds):
-        numbers = [math.nan if _is_missing(value) else _as_float(value) for value in listed]
-        return _finite(name, np.array(numbers))
+        numbers = np.array([math.nan if _is_missing(value) else _as_float(value) for value in listed])
+        names = any(isinstance(value, int) and abs(value) >= EXACT for value in listed)
+        if not names or np.isinf(numbers).any():
+            return _finite(name, numbers)
     if kinds and all(issubclass(kind, datetime.date) for kind in kinds):
         dates = ["NaT" if _is_missing(value) else _naive(value) for value in listed]
         return np.array(dates, dtype="datetime64[us]")

@@ -109,17 +109,36 @@ class Material:
         return answers(name, fitted, inputs, self.prior)
 
 
+def rows_that_teach(folds: np.ndarray, together: np.ndarray | None = None) -> list[np.ndarray]:
+    """Which rows teach what is said about each fold: no row of it, and none of a group that has one. [N] each
+
+    >>> rows_that_teach(np.array([0, 0, 1, 1]), together=np.array([7, 8, 8, 9]))
+    [array([False, False, False,  True]), array([ True, False, False, False])]
+    """
+    others = [folds != fold for fold in range(folds.max() + 1)]
+    if together is None:
+        return others
+    return [rows & ~np.isin(together, together[~rows]) for rows in others]
+
+
 def cross_fit(
-    experts: list[Named], material: Material, folds: np.ndarray, seeds: Sequence[int], n_jobs: int | None
+    experts: list[Named],
+    material: Material,
+    folds: np.ndarray,
+    seeds: Sequence[int],
+    n_jobs: int | None,
+    together: np.ndarray | None = None,
 ) -> np.ndarray:
     """What each expert says about each row, fitted on the other folds: log-probabilities. [N, K, C]
 
-    Rows of fold −1 are always learned from, and get no answer.
+    Rows of fold −1 are always learned from, and get no answer. together: groups [N]; a row does not teach
+    what is said about others of its group.
     """
+    learned = rows_that_teach(folds, together)
     tasks = [(k, fold) for k in range(len(experts)) for fold in range(folds.max() + 1)]
     fits = Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(material.left_out)(
-            *experts[k], np.flatnonzero(folds != fold), np.flatnonzero(folds == fold), seeds[k]
+            *experts[k], np.flatnonzero(learned[fold]), np.flatnonzero(folds == fold), seeds[k]
         )
         for k, fold in tasks
     )

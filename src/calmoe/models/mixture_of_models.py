@@ -23,6 +23,7 @@ from calmoe.models.experts import (
     expert_seeds,
     named_experts,
     refit,
+    rows_that_teach,
 )
 from calmoe.models.folds import make_folds, shift_groups, value_folds
 from calmoe.models.objective_choice import named_objective
@@ -137,7 +138,9 @@ class MixtureOfModels(TableClassifier):
             chosen = choose(self.trials_, lessons.weights.numpy(), clusters)
             self.choice_, self.eta_ = chosen.kind, float(self.eta)
             if self.expect_shift is not None:
-                base = self._expect_shift(chosen, lessons, rows, experts, material, seeds, seed)
+                base = self._expect_shift(
+                    chosen, lessons, rows, experts, material, seeds, seed, held_together
+                )
             self.router_: Router = fit_chosen(chosen, lessons, base, seed).requires_grad_(False)
         self.prior_ = material.prior
         self.experts_ = refit(experts, material, seeds, self.n_jobs)
@@ -177,6 +180,7 @@ class MixtureOfModels(TableClassifier):
         material: Material,
         seeds: list[int],
         seed: int,
+        together: np.ndarray | None,
     ) -> Objective:
         """Choose η by leaving out values, and return the objective with it."""
         etas = [as_number("etas", eta, least=0) for eta in self.etas]
@@ -184,7 +188,13 @@ class MixtureOfModels(TableClassifier):
             raise InputError("etas is empty: give at least one number, 0 for the plain mean")
         name = self._column(rows.columns)
         folds = value_folds(shift_groups(name, rows.columns[name]), SHIFT_FOLDS)
-        unseen = cross_fit(experts, material, folds, seeds, self.n_jobs)
+        alone, with_groups = (rows_that_teach(folds, each) for each in (None, together))
+        if any(2 * apart.sum() < rows.sum() for rows, apart in zip(alone, with_groups, strict=True)):
+            raise InputError(
+                f"expect_shift: most groups have several values of {shown(name)}, so no value can be left "
+                "out with its groups: give groups or expect_shift, not both"
+            )
+        unseen = cross_fit(experts, material, folds, seeds, self.n_jobs, together)
         objective = self.objective if OBJECTIVES[self.objective].robust else SHIFT_OBJECTIVE
         self.eta_, self.shift_log_loss_ = choose_eta(chosen, lessons, unseen, folds, objective, etas, seed)
         return named_objective(objective, self.eta_)

@@ -18,8 +18,9 @@ from scipy.special import bdtrc
 from calmoe.arrays import as_numpy
 from calmoe.errors import InputError
 from calmoe.files import write_whole
-from calmoe.models.columns import dates_in, numbers_in
+from calmoe.models.columns import as_text, dates_in, numbers_in
 from calmoe.models.saved import exactly
+from calmoe.new_rows import named
 from calmoe.prediction_checks import NO_VALUE
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import number, parse_json
@@ -43,7 +44,8 @@ class Taught(NamedTuple):
     """The keys of the rows that fitting saw, sorted, each once; and how often honest rows repeat one.
 
     keys: int64 [M]. coincidence: the share of the held-out rows whose key is among them: where columns are
-    few and have few values, rows repeat by chance.
+    few and have few values, rows repeat by chance. cases: the keys of these rows' cases, if a column names
+    them.
 
     >>> rows = table_keys({"age": np.array([31.0, 40.0, 52.0])})
     >>> Taught.of(rows[:1], held_out=rows[1:2]).recognises(rows)
@@ -52,11 +54,13 @@ class Taught(NamedTuple):
 
     keys: np.ndarray
     coincidence: float
+    cases: np.ndarray = np.empty(0, KEY)
 
     @classmethod
-    def of(cls, fitted: np.ndarray, held_out: np.ndarray) -> "Taught":
-        """From the keys of both."""
-        return cls(np.unique(fitted), float(np.isin(held_out, fitted).mean()))
+    def of(cls, fitted: np.ndarray, held_out: np.ndarray, cases: np.ndarray | None = None) -> "Taught":
+        """From the keys of both; cases: what names the cases of the rows that fitting saw."""
+        known = np.empty(0, KEY) if cases is None else np.unique(_case_keys(cases)[named(cases)])
+        return cls(np.unique(fitted), float(np.isin(held_out, fitted).mean()), known)
 
     def recognises(self, keys: np.ndarray) -> np.ndarray:
         """Which of these rows are among them; none where no more are than chance explains. [N]"""
@@ -65,11 +69,16 @@ class Taught(NamedTuple):
         by_chance = self.coincidence > 0 and bdtrc(matches - 1, rows, rate) > RARE  # so many or more
         return among if matches > rate * rows and not by_chance else np.zeros_like(among)
 
+    def knows_cases(self, names: np.ndarray) -> np.ndarray:
+        """Which rows are of cases that taught the model. [N]"""
+        return np.isin(_case_keys(names), self.cases) & named(names)
+
     def save(self, path: Path) -> None:
         """One file, whole or not at all."""
         note = json.dumps({"format": FORMAT, "coincidence": self.coincidence})
-        keys = torch.from_numpy(self.keys.astype(np.int64))
-        write_whole(path, safetensors.torch.save({"keys": keys}, {"calmoe": note}))
+        tensors = {"keys": self.keys} | ({"cases": self.cases} if len(self.cases) else {})
+        kept = {name: torch.from_numpy(keys.astype(np.int64)) for name, keys in tensors.items()}
+        write_whole(path, safetensors.torch.save(kept, {"calmoe": note}))
 
     @classmethod
     def load(cls, path: Path) -> "Taught":
@@ -79,12 +88,17 @@ class Taught(NamedTuple):
         if saved["format"] != FORMAT:
             raise InputError(f"its format is not {FORMAT}: update calmoe")
         share = number("coincidence", saved["coincidence"], least=0, most=1)
-        keys = tensors.get("keys")
-        if keys is None or len(tensors) > 1 or keys.dtype != torch.int64 or keys.ndim != 1 or not len(keys):
+        if "keys" not in tensors or not {*tensors} <= {"keys", "cases"}:
             raise InputError("not what calmoe train writes, keys of rows: train again, or delete the file")
-        if not (keys[1:] > keys[:-1]).all():
-            raise InputError("its keys are not in order: train again, or delete the file")
-        return cls(as_numpy(keys), share)
+        for keys in tensors.values():
+            if keys.dtype != torch.int64 or keys.ndim != 1 or not len(keys):
+                raise InputError(
+                    "not what calmoe train writes, keys of rows: train again, or delete the file"
+                )
+            if not (keys[1:] > keys[:-1]).all():
+                raise InputError("its keys are not in order: train again, or delete the file")
+        cases = as_numpy(tensors["cases"]) if "cases" in tensors else np.empty(0, KEY)
+        return cls(as_numpy(tensors["keys"]), share, cases)
 
 
 def table_keys(columns: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -103,6 +117,11 @@ def table_keys(columns: Mapping[str, np.ndarray]) -> np.ndarray:
 def text_keys(texts: Sequence[str]) -> np.ndarray:
     """A key for each text; blanks around it do not count. [N]"""
     return _keys(text.strip().encode(errors="surrogatepass") for text in texts)
+
+
+def _case_keys(names: np.ndarray) -> np.ndarray:
+    """A key for each name of a case; 7 is the same as 7.0 and "7". [N]"""
+    return text_keys([as_text(name) or "" for name in names.tolist()])
 
 
 def file_keys(files: Sequence[Path]) -> np.ndarray:

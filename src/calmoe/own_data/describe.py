@@ -16,7 +16,11 @@ from calmoe.own_data.spec import TrainSpec
 from calmoe.render.wording import listed, many, shortened
 
 MANY_NUMBERS = 20  # classes that are numbers: from here on they look like a quantity
-ID = re.compile(r"(^|[^a-zA-Z]|[a-z](?=I))(id|ID|Id)$")
+ID = re.compile(
+    r"(^|[^a-zA-Z]|[a-z](?=I))(id|ID|Id)$"
+    r"|^(?i:(id[ _-])?(patient|person|subject|customer|client|user|participant|student|household)"
+    r"[ _-]?(id|no|nr|number|name)?)$"
+)
 MOST_ROWS = 20  # of a case, on average
 FEWEST_PAIRS, FEWEST_DIFFER = 40, 20  # rows of a case; neighbours with different labels
 ALIKE = 0.25  # the labels of a case differ this much as often as those of neighbours
@@ -58,7 +62,8 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
 
 def _cases_notes(data: Labelled) -> list[str]:
     """Columns that may name cases, of which rows teach the model and others judge it."""
-    columns: dict[str, np.ndarray] = {**data.source.columns, **data.source.groups}
+    source = data.source
+    columns: dict[str, np.ndarray] = {**source.others, **source.columns, **source.groups}
     return [
         f"note: {name} may name cases of several rows, such as persons: if so give --cluster {quote(name)}, "
         "else rows of cases that taught the model judge it; if not, --cluster row"

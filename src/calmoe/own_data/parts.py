@@ -96,7 +96,7 @@ def divide(source: Source, spec: TrainSpec) -> Labelled:
         usual = np.flatnonzero(~shift)
     place = {str(name): i for i, name in enumerate(classes)}
     codes = np.array([place[label] for label in source.labels], dtype=np.int64)
-    cases = np.arange(len(source)) if source.cases is None else source.cases
+    cases = source.case_numbers
     count = len(np.unique(cases[usual]))
     if count < FEWEST_ROWS:
         raise InputError(
@@ -131,8 +131,8 @@ def _holdout(codes: np.ndarray, cases: np.ndarray, share: float, seed: int) -> t
 
 def _of_other_cases(source: Source, shift: np.ndarray, notes: list[str]) -> tuple[Source, np.ndarray]:
     """Leave out rows of the shift whose case has other rows too: those would teach the model."""
-    assert source.cases is not None
-    known = shift & np.isin(source.cases, source.cases[~shift])
+    cases = source.case_numbers
+    known = shift & np.isin(cases, cases[~shift])
     if (known == shift).all():
         raise InputError("every case of the shift has rows outside it too: leave out --cluster, or the shift")
     if known.any():

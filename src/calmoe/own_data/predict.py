@@ -35,9 +35,10 @@ def predict(model: Model, data: Path, out: Path, label: str = "", groups: tuple[
     source, notes = _read(model, data, label, groups)
     taught = _taught(model, source)
     if taught.any():
+        or_cases = ", or others of their cases," if "cluster" in model.card.settings else ""
         notes.append(
-            f"{int(taught.sum()):,} of {len(taught):,} rows taught the model, which looks better on them "
-            f"than it is: the column {TAUGHT} says which, and calmoe audit leaves them out"
+            f"{int(taught.sum()):,} of {len(taught):,} rows{or_cases} taught the model, which looks better "
+            f"on them than it is: the column {TAUGHT} says which, and calmoe audit leaves them out"
         )
     elif source.digest == model.card.digest:
         notes.append(
@@ -92,7 +93,9 @@ def _taught(model: Model, source: Source) -> np.ndarray:
     """Which rows taught the model; none where it does not know. [N]"""
     if model.taught is None:
         return np.zeros(len(source), dtype=bool)
-    return model.taught.recognises(source.keys(model.card.columns))
+    rows = model.taught.recognises(source.keys(model.card.columns))
+    cases = source.groups.get(str(model.card.settings.get("cluster", "")))
+    return rows if cases is None else rows | model.taught.knows_cases(cases)
 
 
 def _unknown_values(model: Model, source: Source) -> list[str]:

@@ -33,7 +33,8 @@ class Source:
     files: Sequence[Path] = ()
     labels: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=object))
     groups: dict[str, np.ndarray] = field(default_factory=dict)
-    cases: np.ndarray | None = None  # the number of each row's case, where a column names them
+    cases: np.ndarray | None = None  # the name of each row's case
+    others: Columns = field(default_factory=dict)  # not learned from
     digest: str = ""
     notes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()  # columns of a table of texts that nobody asked for
@@ -53,12 +54,18 @@ class Source:
             labels=self.labels[rows] if len(self.labels) else self.labels,
             groups={name: values[rows] for name, values in self.groups.items()},
             cases=None if self.cases is None else self.cases[rows],
+            others={name: values[rows] for name, values in self.others.items()},
         )
 
     @property
     def inputs(self) -> Any:
         """The rows as a model takes them."""
         return {"tables": self.columns, "texts": self.texts, "images": self.files}[self.kind]
+
+    @property
+    def case_numbers(self) -> np.ndarray:
+        """The same for rows of one case; a row that names none is a case of its own. [N]"""
+        return np.arange(len(self)) if self.cases is None else numbered_cases(self.cases)[0]
 
     def keys(self, columns: Collection[str]) -> np.ndarray:
         """A key for each row, of its text, its file, or these columns of a table (`models.taught`). [N]"""
@@ -97,7 +104,7 @@ def rows_of(
         for name in (*filter(None, (label, text, cluster)), *groups, *drop):
             check_there("column", name, columns)
     grouped = {name: group_column(columns[name], name) for name in groups}
-    cases = numbered_cases(group_column(columns[cluster], cluster))[0] if cluster else None
+    cases = group_column(columns[cluster], cluster) if cluster else None
     drop = (*drop, *([cluster] if cluster else []))  # it tells cases apart, and those to come are others
     labels = (
         np.array([None if _missing(v) else class_name(v) for v in columns.pop(label)], dtype=object)
@@ -120,6 +127,7 @@ def rows_of(
         labels=labels,
         groups=grouped,
         cases=cases,
+        others={name: values for name, values in columns.items() if name in drop or (text and name != text)},
         digest=digest,
         notes=notes,
         **kind,

@@ -48,7 +48,8 @@ def train_table(data: Labelled, spec: TrainSpec) -> tuple[TableModel, Row, list[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            estimator.fit(columns, labels[data.codes[rows]], groups=source.take(rows).cases)
+            groups = None if source.cases is None else source.case_numbers[rows]
+            estimator.fit(columns, labels[data.codes[rows]], groups=groups)
             baselines = _baselines(estimator, columns, data, spec.seed)
     except InputError:
         raise

@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -91,8 +92,8 @@ def read_source(spec: TrainSpec) -> Source:
         raise InputError(f"say which column to predict, --label COLUMN: there are {there}")
     groups = [*spec.groups, *([column] if column else [])]
     cluster = "" if spec.cluster == EVERY_ROW else spec.cluster
-    if cluster and cluster in (spec.label, spec.text):
-        raise InputError(f"--cluster {shown(spec.cluster)}: this column is what to predict, or to learn from")
+    if cluster and cluster in (spec.label, spec.text, spec.expect_shift):
+        raise InputError(f"--cluster {shown(spec.cluster)}: this column is asked for something else, too")
     source = read_rows(
         spec.data,
         label=spec.label,
@@ -152,14 +153,18 @@ def train(spec: TrainSpec, device: str, console: Console, tell: Callable[[str], 
         worth = worth_sentences(ours, baselines)
         model.card = make_card(model, data, spec, session(where)["commit"] or "", ours, baselines, worth)
         keys = data.source.keys(data.source.columns)
-        model.taught = Taught.of(keys[data.parts.fit], keys[data.parts.held_out])
+        cases = data.source.cases
+        known = None if cases is None else cases[data.parts.fit]
+        model.taught = Taught.of(keys[data.parts.fit], keys[data.parts.held_out], known)
         command = legible(shlex.join(["calmoe", "train", spec.data.name, *options(spec)]))
         tables = Tables.of(rows, data)
         write_model(model, place)
         page = make_page(ours, tables, model.card, [*summary, *notes, *fitted.notes], command)
         write_whole(place / PAGE, page.encode())
         for part, predictions in ours.parts.items():
-            predictions.save(place / PREDICTIONS[part])
+            named = {} if cases is None else {spec.cluster: cases[data.judged[part]]}
+            kept = replace(predictions, groups=predictions.groups | named)
+            kept.save(place / PREDICTIONS[part])
     grids = [*tables.parts, *([tables.groups] if tables.groups else [])]
     notes = [ECE_NOTE, *fitted.remarks, *tables.few, *worth]
     return Trained(model, grids, notes, len(data.parts.held_out), len(data.parts.shift), data.parts.cases)

@@ -263,6 +263,17 @@ def test_a_rows_own_loss_is_no_group():
     assert after_answer(given) == {"loss": MADE_OF_IT}
 
 
+def test_a_group_on_which_the_model_nearly_always_fails_is_judged():
+    random = np.random.default_rng(0)
+    scanner = np.arange(2000) % 20 == 0
+    p = random.uniform(0.9, 0.99, 2000)
+    y = np.where(scanner, np.arange(2000) == 0, True)
+    given = Predictions.from_probs(
+        np.stack([1 - p, p], axis=1), labels=y.astype(int), groups={"scanner": 1 * scanner}
+    )
+    assert after_answer(given) == {}
+
+
 def test_dates_in_another_order_are_not_judged_and_why_is_said():
     days = np.random.default_rng(0).integers(0, 900, 2000)
     dates = np.datetime64("2020-01-01") + days

@@ -99,10 +99,12 @@ def test_sure_files_of_full_precision_do_not_look_rounded(sure):
         assert all(one is other for one, other in zip(written_alike(files), files, strict=True))
 
 
-def test_few_different_values_show_no_decimals():
-    """Three of eight votes are 0.375; halves and quarters are no sign of rounding."""
-    votes = torch.tensor([[0.25, 0.75], [0.5, 0.5], [1.0, 0.0]]).repeat(50, 1)
-    assert decimals_of(votes) is None
+@pytest.mark.parametrize(
+    ("voters", "classes", "decimals"), [(3, 2, None), (7, 3, None), (8, 2, 3), (10, 2, 2)]
+)
+def test_shares_of_votes_have_the_decimals_that_they_have(voters, classes, decimals):
+    votes = np.random.default_rng(0).multinomial(voters, np.ones(classes) / classes, 500)
+    assert decimals_of(torch.from_numpy(votes / voters)) == decimals
 
 
 def test_rows_of_large_files_are_looked_at_from_end_to_end():

@@ -33,7 +33,7 @@ from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS, cancellation, multiclass
 from sizes import at_size, least, most, most_square
-from strategies import divergence, random_output
+from strategies import divergence, generator, random_output
 
 WORLD = worlds.cancelling(0)
 ELSEWHERE = worlds.shifted(WORLD, 0, 0.3)
@@ -491,6 +491,11 @@ def test_rows_of_the_source_are_no_target():
     few = WORLD.sample(400, seed=0)
     with pytest.raises(InputError, match="rows of the source"):
         check_target(few, few)
+    rare = [torch.rand(500, generator=generator(seed), dtype=torch.float64) * 0.0045 for seed in (0, 1)]
+    for place, one in enumerate(rare):
+        one[place] = 0.3  # other rows of a rare event, most of which are 0 when rounded
+    files = [torch.stack([1 - p, p], dim=1).round(decimals=2) for p in rare]
+    check_target(*(Predictions.from_probs(probs, labels=torch.zeros(500).long()) for probs in files))
     sure = Predictions.from_probs(output.probs, labels=whole.labels)
     for decimals in (2, 3, 4):
         rounded = output.probs.round(decimals=decimals)

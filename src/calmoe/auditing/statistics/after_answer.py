@@ -3,6 +3,7 @@
 import numpy as np
 
 from calmoe.auditing.statistics.ranking import auroc
+from calmoe.metrics.groups import CATEGORIES
 from calmoe.predictions import Predictions
 
 THE_LABEL = "the label itself"
@@ -28,7 +29,8 @@ def tells_answer(values: np.ndarray, labels: np.ndarray, hits: np.ndarray) -> st
             return THE_LABEL if len(names) <= 2 * len(np.unique(labels)) else ONE_LABEL
         if _decides(which, hits):
             return MADE_OF_IT
-    return MADE_OF_IT if values.dtype.kind in "fiu" and _ranked(values, hits) > TELLING else None
+    measured = values.dtype.kind in "fiu" and len(names) > CATEGORIES
+    return MADE_OF_IT if measured and _ranked(values, hits) > TELLING else None
 
 
 def _decides(which: np.ndarray, answers: np.ndarray) -> bool:

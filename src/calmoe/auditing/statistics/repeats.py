@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calmoe.auditing.configurations import CHUNK, Configurations
-from calmoe.auditing.statistics.after_answer import MADE_OF_IT, after_answer, known_before
+from calmoe.auditing.statistics.after_answer import known_before
 from calmoe.new_rows import Cases, numbered_cases
 from calmoe.predictions import Predictions
 
@@ -75,10 +75,9 @@ def _unnamed(rows: "_Rows", predictions: Predictions) -> Repeats | None:
 
 def _named_sets(predictions: Predictions) -> Iterator[tuple[str, np.ndarray]]:
     """Columns that may name cases, as the number of each row's set: no measurements, and values enough."""
-    after = after_answer(predictions)
     for column, values in predictions.groups.items():
         sets = numbered_cases(values)[0]
-        if sets.max(initial=0) >= FEWEST and _counts(values) and after.get(column) != MADE_OF_IT:
+        if sets.max(initial=0) >= FEWEST and _counts(values):
             yield column, sets
 
 

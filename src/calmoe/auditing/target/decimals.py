@@ -18,7 +18,7 @@ from calmoe.mixture import MixtureOutput, combine
 from calmoe.predictions import Predictions
 
 ROWS = 10_000  # in which decimals are looked for
-FEWEST, DIFFERENT = 20, 5  # values that show them, and how many of these differ
+FEWEST, DIFFERENT = 20, 2  # values that show them, and how many of these differ
 NEARLY_ALL = 0.99  # of the values that could show them
 SLACK = 0.02  # of a unit of the last decimal: what float32 loses
 TOLD = 0.25  # of a unit: a sum that misses 1 moves larger values too far
