@@ -65,7 +65,7 @@ def test_settings_that_no_method_reads_are_named(tmp_path):
     options = ("--methods", "vanilla", "--set", "eta=9", "--set", "model.variant=v1", "--dry-run")
     result = calmoe("run", "digits", *options, "--set", "experts=2", "--out", tmp_path / "none")
     assert result.exit_code == 0
-    (note,) = [line for line in result.stderr.splitlines() if line.startswith("note:")]
+    (note,) = [line for line in result.stdout.splitlines() if line.startswith("note:")]
     assert "eta and variant" in note
     assert "experts" not in note
 

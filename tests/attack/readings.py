@@ -5,6 +5,7 @@ npz, pyarrow's own lists for parquet.
 """
 
 import csv
+import datetime
 import io
 import itertools
 import json
@@ -114,7 +115,14 @@ def _whole(reading: Reading) -> dict[str, np.ndarray]:
 
 
 def _same(value: Any, given: Any, text: bool) -> bool:
-    """Whether a loaded value is the given one; where the file is text, what the text stands for."""
+    """Whether a loaded value is the given one; where the file is text, what the text stands for.
+
+    Among numbers a blank is NaN, among all else blank text. Dates become text.
+    """
+    if isinstance(given, datetime.date):
+        return str(value).startswith(str(given))
+    if given is None or (text and not given.strip()):
+        return value != value or not str(value).strip()
     if not text or isinstance(value, str):
         return value == given or (value != value and given != given)
     if isinstance(value, bool):

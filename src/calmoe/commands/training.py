@@ -27,7 +27,7 @@ from calmoe.commands.options import (
     Tensorboard,
     TimeLimit,
 )
-from calmoe.commands.program import app, say_once
+from calmoe.commands.program import app, say
 from calmoe.commands.several import CONTINUES, several_ranks
 from calmoe.errors import InputError
 from calmoe.launch import follows
@@ -192,8 +192,9 @@ def _note_unread(spec: "RunSpec", settings: Sequence[str]) -> None:
 
     names = (setting.partition("=")[0].strip().rpartition(".")[2] for setting in settings)
     read = {"warmup"}  # a warm-up by ERM is a part of ERM: where it ends is in the plan all the same
-    if unread := [n for n in names if n in sweepable() and n not in read and not is_read(spec, n)]:
-        say_once(f"note: {listed(unread)}: set, but read by no method of this run")
+    unread = [n for n in names if n in sweepable() and n not in read and not is_read(spec, n)]
+    if unread and not follows():
+        say(f"note: {listed(unread)}: set, but read by no method of this run")
 
 
 def _refuse_missing_plugin(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """What `calmoe train` is asked for: options of the command line, or a TOML file that `calmoe init` wrote."""
 
 import json
+import os
 import tomllib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -106,7 +107,7 @@ def _checked(document: dict[str, Any], beside: Path) -> TrainSpec:
             named[key] = beside / text(key, document[key])
     if document.get("encoder"):
         local = beside / text("encoder", document["encoder"])
-        named["encoder"] = str(local) if local.is_dir() else document["encoder"]
+        named["encoder"] = str(local) if os.path.isdir(local) else document["encoder"]
     if "model" in document:
         named["model"] = one_of("model", document["model"], MODELS)
     if "held_out" in document:
