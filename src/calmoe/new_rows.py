@@ -127,6 +127,18 @@ def named(values: np.ndarray) -> np.ndarray:
     return ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=bool)
 
 
+def may_be_names(values: np.ndarray) -> bool:
+    """Whether values may be names, such as words and whole numbers; measurements and dates are none.
+
+    >>> may_be_names(np.array([7.0, np.nan])), may_be_names(np.array([0.5, 1.0]))
+    (True, False)
+    """
+    if values.dtype.kind != "f":
+        return values.dtype.kind != "M"
+    known = values[~np.isnan(values)]
+    return bool((known == known.round()).all())
+
+
 def left_out_note(left_out: str) -> str:
     """`NewRows.left_out` as a sentence.
 

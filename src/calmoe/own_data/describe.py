@@ -9,7 +9,7 @@ import numpy as np
 from calmoe.formats.text import look_like_dates
 from calmoe.models.columns import dates_in, numbers_in
 from calmoe.models.model import group_column
-from calmoe.new_rows import FEWEST_CASES, numbered_cases
+from calmoe.new_rows import FEWEST_CASES, may_be_names, numbered_cases
 from calmoe.own_data.parts import Labelled
 from calmoe.own_data.source import Source
 from calmoe.own_data.spec import TrainSpec
@@ -75,7 +75,7 @@ def _cases_notes(data: Labelled) -> list[str]:
 def may_name_cases(name: str, values: np.ndarray, codes: np.ndarray) -> bool:
     """Whether most rows share their value with a few others only, and the column is called an id, or the
     labels of a value agree, but not those of the next value, as they do with measurements."""
-    if values.dtype.kind == "M" or (values.dtype.kind == "f" and not _whole(values)):
+    if not may_be_names(values):
         return False
     cases, unnamed = numbered_cases(group_column(values, name))
     rows = np.bincount(cases)
@@ -94,11 +94,6 @@ def may_name_cases(name: str, values: np.ndarray, codes: np.ndarray) -> bool:
     within, between = differ[alike], differ[~alike]
     enough = len(within) >= FEWEST_PAIRS and between.sum() >= FEWEST_DIFFER
     return bool(enough and within.mean() < ALIKE * between.mean())
-
-
-def _whole(numbers: np.ndarray) -> bool:
-    known = numbers[~np.isnan(numbers)]
-    return bool((known == known.round()).all())
 
 
 def class_line(data: Labelled, label: str) -> str:

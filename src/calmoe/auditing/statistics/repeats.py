@@ -19,7 +19,7 @@ import numpy as np
 
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.statistics.after_answer import known_before
-from calmoe.new_rows import Cases, numbered_cases
+from calmoe.new_rows import Cases, may_be_names, numbered_cases
 from calmoe.predictions import Predictions
 
 NEAR = 0.02  # probabilities that differ by no more are alike
@@ -77,14 +77,8 @@ def _named_sets(predictions: Predictions) -> Iterator[tuple[str, np.ndarray]]:
     """Columns that may name cases, as the number of each row's set: no measurements, and values enough."""
     for column, values in predictions.groups.items():
         sets = numbered_cases(values)[0]
-        if sets.max(initial=0) >= FEWEST and _counts(values):
+        if sets.max(initial=0) >= FEWEST and may_be_names(values):
             yield column, sets
-
-
-def _counts(values: np.ndarray) -> bool:
-    """Whether numbers are whole, as those of cases are; words may be names."""
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    return values.dtype.kind != "f" or bool((known == known.round()).all())
 
 
 def _times(rows: np.ndarray) -> int:

@@ -115,8 +115,7 @@ def predict_checked(
     files = [source, target] if labelled is None else [source, target, labelled]
     alike = written_alike(files)
     here, there, *tests = (Configurations.of(rows, of) for rows in alike)
-    as_they_are = (here, there) if alike[0] is source else (Configurations.of(rows, of) for rows in files[:2])
-    own, others = as_they_are
+    as_read = (here, there) if alike[0] is source else [Configurations.of(rows, of) for rows in files[:2]]
     ratio = density_ratio(here, there, level=level, seed=seed)
     verdict = _why_nothing(ratio)
     predicted, plain, shifted, test = None, None, None, None
@@ -143,9 +142,9 @@ def predict_checked(
         rows=len(target),
         ratio=ratio,
         verdict=verdict,
-        source=observed_scores(source, own, of, bins, level),
+        source=observed_scores(source, as_read[0], of, bins, level),
         predicted=predicted,
-        actual=None if target.labels is None else observed_scores(target, others, of, bins, level),
+        actual=None if target.labels is None else observed_scores(target, as_read[1], of, bins, level),
         plain=plain,
         shifted=shifted,
         plausibility=test,
