@@ -16,8 +16,9 @@ from calmoe.formats.writing import TAUGHT
 from calmoe.models.columns import read_columns
 from calmoe.own_data.describe import may_name_cases
 from calmoe.own_data.parts import FEWEST_ROWS, divide
-from calmoe.own_data.source import Source, read_rows
+from calmoe.own_data.source import Source, rows_of
 from calmoe.own_data.spec import TrainSpec, read_spec
+from calmoe.own_data.tables import read_table
 from image_folders import write_images
 from own_commands import NETWORK, done, refused
 
@@ -104,7 +105,7 @@ def test_a_shift_has_none_of_the_cases_that_teach():
 def test_who_is_not_named_is_a_case_of_his_own(tmp_path):
     names = ["a", "a", "", "NA", "b", "b", " ", "b"]
     path = written(tmp_path / "t.csv", {"person": names, "x": range(8), "y": "abababab"})
-    cases = read_rows(path, label="y", cluster="person").case_numbers
+    cases = rows_of(read_table(path), path, label="y", cluster="person").case_numbers
     assert cases[0] == cases[1] != cases[4] == cases[5] == cases[7]
     assert len(set(cases)) == 5
 
@@ -178,10 +179,11 @@ def test_values_are_left_out_with_their_groups():
 def test_cases_of_long_numbers_stay_apart(tmp_path):
     ids = [2**60 + 7 * i for i in range(60)]
     path = written(tmp_path / "t.csv", {"id": ids, "x": range(60), "y": "ab" * 30})
-    assert len(set(read_rows(path, label="y", cluster="id").case_numbers)) == 60
+    assert len(set(rows_of(read_table(path), path, label="y", cluster="id").case_numbers)) == 60
     table = pyarrow.table({"id": pyarrow.array([*ids[:-1], None]), "x": range(60), "y": list("ab" * 30)})
     parquet.write_table(table, tmp_path / "t.parquet")
-    assert len(set(read_rows(tmp_path / "t.parquet", label="y", cluster="id").case_numbers)) == 60
+    path = tmp_path / "t.parquet"
+    assert len(set(rows_of(read_table(path), path, label="y", cluster="id").case_numbers)) == 60
     for frame in (table.to_pandas(), {"id": ids}, {"id": np.array(ids)}):
         assert read_columns(frame)["id"][1] in (str(ids[1]), float(ids[1]))  # pandas had a float for a gap
 

@@ -1,4 +1,4 @@
-"""Columns of text: the distinct values, and the value of each row as an index."""
+"""Columns of text: the distinct values, the value of each row as an index, and whether these are dates."""
 
 import re
 from collections.abc import Iterable

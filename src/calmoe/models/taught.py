@@ -1,4 +1,4 @@
-"""Which rows taught a model, recognised without keeping any of them: a key of 8 bytes for each.
+"""Which rows and cases taught a model, recognised without keeping any of them: a key of 8 bytes for each.
 
 A key is made of what the model sees of a row, not of its label: another file, with other rows, columns and
 labels beside it, gives the same row the same key.

@@ -17,7 +17,7 @@ from calmoe.models.columns import Columns
 from calmoe.models.model import class_name, group_column
 from calmoe.models.taught import file_keys, table_keys, text_keys
 from calmoe.new_rows import numbered_cases
-from calmoe.own_data.tables import Table, read_table
+from calmoe.own_data.tables import Table
 
 DOMAIN = "domain"
 
@@ -64,7 +64,7 @@ class Source:
 
     @property
     def case_numbers(self) -> np.ndarray:
-        """The same for rows of one case; a row that names none is a case of its own. [N]"""
+        """A number for each row's case; a row that names none is a case of its own. [N]"""
         return np.arange(len(self)) if self.cases is None else numbered_cases(self.cases)[0]
 
     def keys(self, columns: Collection[str]) -> np.ndarray:
@@ -72,20 +72,6 @@ class Source:
         if self.kind == "tables":
             return table_keys({name: self.columns[name] for name in columns if name in self.columns})
         return text_keys(self.texts) if self.kind == "texts" else file_keys(self.files)
-
-
-def read_rows(
-    path: Path,
-    *,
-    label: str = "",
-    text: str = "",
-    groups: Iterable[str] = (),
-    drop: Iterable[str] = (),
-    cluster: str = "",
-) -> Source:
-    """A table, or texts where `text` names their column; columns that are named must be there."""
-    table = read_table(path, text)
-    return rows_of(table, path, label=label, text=text, groups=groups, drop=drop, cluster=cluster)
 
 
 def rows_of(
@@ -98,7 +84,7 @@ def rows_of(
     drop: Iterable[str] = (),
     cluster: str = "",
 ) -> Source:
-    """The same of a table that was read from `path`."""
+    """The table in `path`, or texts where `text` names their column; columns that are named must be there."""
     columns, groups, drop = dict(table.columns), tuple(dict.fromkeys(groups)), tuple(drop)
     with about(legible(path)):
         for name in (*filter(None, (label, text, cluster)), *groups, *drop):

@@ -31,7 +31,7 @@ from calmoe.own_data.describe import describe
 from calmoe.own_data.parts import HELD_OUT, SHIFT, Labelled, divide
 from calmoe.own_data.scores import ECE_NOTE, Row, Tables
 from calmoe.own_data.settings import check_read, trainee
-from calmoe.own_data.source import DOMAIN, Source, read_images, read_rows
+from calmoe.own_data.source import DOMAIN, Source, read_images, rows_of
 from calmoe.own_data.spec import TrainSpec, options
 from calmoe.own_data.tables import read_table
 from calmoe.own_data.worth import worth_sentences
@@ -47,7 +47,7 @@ LONGEST = 10_000  # characters of a category or a class
 
 
 class Trained(NamedTuple):
-    """The model, its tables, what to know of them; the rows held out, and those of the shift; all cases."""
+    """The model, its tables, what to know of them; rows held out, rows of the shift, and cases."""
 
     model: Model
     grids: list[Grid]
@@ -94,7 +94,8 @@ def read_source(spec: TrainSpec) -> Source:
     cluster = "" if spec.cluster == EVERY_ROW else spec.cluster
     if cluster and cluster in (spec.label, spec.text, spec.expect_shift):
         raise InputError(f"--cluster {shown(spec.cluster)}: this column is asked for something else, too")
-    source = read_rows(
+    source = rows_of(
+        read_table(spec.data, spec.text),
         spec.data,
         label=spec.label,
         text=spec.text,
