@@ -6,6 +6,7 @@ when agreement < 0.7, as in CIFAR-10H; half of the images are test, so that well
 """
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,9 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
     `corrected` validates on a stratified fifth of the training pool: a tenth would be 90 images with about
     3 errors, too few to fit a temperature. `published` validates on the pool's last tenth, in stored order.
     """
-    from sklearn.datasets import load_digits  # takes a second, and no other dataset needs it
-
     augmented = check_protocol(protocol) == "published"
-    pixels, labels = load_digits(return_X_y=True)
-    labels = labels.astype(np.int64)  # pixels are whole numbers, and floats that hold them are exact
+    pixels, labels = _stored()
     pool, test = stratified_holdout(labels, 0.5, SEED)
-    agreement = neighbour_agreement(pixels[pool], labels[pool], pixels[test], labels[test])
     train, validation = (
         last_rows_holdout(len(pool), 0.1) if augmented else stratified_holdout(labels[pool], 0.2, SEED)
     )
@@ -43,7 +40,7 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
         name="digits",
         train=everything.take(pool[train]),
         validation=everything.take(pool[validation]),
-        test=replace(everything.take(test), groups=agreement_columns(agreement)),
+        test=replace(everything.take(test), groups=agreement_columns(_agreement())),
         class_names=tuple("0123456789"),
         mean=MEAN,
         std=STD,
@@ -54,6 +51,23 @@ def load(data: Path | None = None, protocol: str = "corrected") -> ShiftDataset:
         validation_augmented=augmented,
         notes=() if data is None else (f"{data} is not read: the digits come with scikit-learn",),
     )
+
+
+@cache
+def _stored() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels from 0 to 16, and labels; read once, and never written to."""
+    from sklearn.datasets import load_digits  # takes a second, and no other dataset needs it
+
+    pixels, labels = load_digits(return_X_y=True)
+    return pixels, labels.astype(np.int64)  # pixels are whole numbers, and floats that hold them are exact
+
+
+@cache
+def _agreement() -> np.ndarray:
+    """Of the test rows."""
+    pixels, labels = _stored()
+    pool, test = stratified_holdout(labels, 0.5, SEED)
+    return neighbour_agreement(pixels[pool], labels[pool], pixels[test], labels[test])
 
 
 def neighbour_agreement(
