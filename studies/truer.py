@@ -28,6 +28,7 @@ INSIDE = {  # which no other run knows
 BOUNDED = ("witness", "cancelled")  # an estimate and its lower bound
 FOUND = f"Hidden, p < {ALPHA:g}"
 NONE = label("–", "")
+FEWEST = 3  # seeds of an interval: two have one degree of freedom, and PACS tells nothing by two
 
 Cell = tuple[str, str, int]  # method, weights, views
 PLAIN: Cell = ("vanilla", *AS_TRAINED)
@@ -39,7 +40,7 @@ class Gain(NamedTuple):
     pairs: int
     means: tuple[float, float]  # of the cell, and of the other
     estimate: float
-    errors: tuple[Error, ...]  # none with one seed
+    errors: tuple[Error, ...]  # none with fewer than FEWEST seeds
 
     def bounds(self, comparisons: int = 1) -> tuple[float, float]:
         """The widest interval of any error; it holds together with those of all comparisons (Bonferroni)."""
@@ -84,7 +85,8 @@ def truer(
     on validation. An interval is the wider of two: that of the seeds' scatter, and that which a rerun of the
     same seeds alone makes, where --rerun gives another run. How far a rerun moves the difference of two
     readings of one training is not known: there the seeds' scatter is all. The intervals of a table hold
-    together: level 95 %, Bonferroni. A seed counts for a cell once all of its targets are there.
+    together: level 95 %, Bonferroni. A seed counts for a cell once all of its targets are there; with fewer
+    than three seeds there is a difference and no interval.
 
     With --only there is one table, of these cells, in which each interval pays for no other. With --alone
     there is one of all that is known of a single cell; if the other run has the cell of --than, the
@@ -196,7 +198,7 @@ def gain(rows: Rows, cell: Cell, than: Cell, column: str, moves: Moves | None = 
         return None
     pairs = len(seeds) * len(targets)
     difference = less(cell[0], column, first, second).interval
-    errors = [over_seeds(difference)] if len(seeds) > 1 else []
+    errors = [over_seeds(difference)] if len(seeds) >= FEWEST else []
     if errors and moves and column in moves and cell[0] != than[0]:
         errors.append(moves[column].of_a_mean(pairs))
     means = mean(first[seed] for seed in seeds), mean(second[seed] for seed in seeds)
@@ -210,7 +212,7 @@ def gains_of(rows: Rows, cells: Iterable[Cell], than: Cell, moves: Moves) -> Gai
 
 
 def intervals_of(gains: Gains) -> int:
-    """How many intervals there are: a single seed makes none."""
+    """How many intervals there are: fewer than FEWEST seeds make none."""
     return sum(bool(one and one.errors) for scores in gains.values() for one in scores.values())
 
 
@@ -268,7 +270,9 @@ def found(rows: Rows) -> Entry:
 def gains_table(gains: Gains, than: Cell, comparisons: int) -> Grid:
     """Cells less another; each interval holds together with so many; in bold those that leave out zero."""
     together = (
-        f"{many(comparisons, 'interval')} that hold together" if comparisons else "one seed, no interval"
+        f"{many(comparisons, 'interval')} that hold together"
+        if comparisons
+        else f"fewer than {FEWEST} seeds, no interval"
     )
     caption = f"Less {title_of(than)}: {'each interval alone' if comparisons == 1 else together}"
 
