@@ -107,11 +107,16 @@ def test_what_is_hidden_counts_where_it_was_measured():
     assert found([{"p_hidden": None}]).text == "–"
 
 
-def test_one_seed_has_a_difference_and_no_interval():
-    rows = [*rows_of((42,)), *rows_of((43,))[:1]]  # seed 43 has the plain mixture alone
+@pytest.mark.parametrize("seeds", [(42,), (41, 42)])
+def test_one_or_two_seeds_have_a_difference_and_no_interval(seeds):
+    rows = [*rows_of(seeds), *rows_of((43,))[:1]]  # seed 43 has the plain mixture alone
     ours = gain(rows, CELLS[2], PLAIN, "accuracy", moves(8.0))
-    assert ours.pairs == 1
-    assert ours.estimate == pytest.approx(rows[2]["accuracy"] - rows[0]["accuracy"])
+    assert ours.pairs == len(seeds)
+    first, second = (
+        np.mean([r["accuracy"] for r in rows if cell_of(r) == cell and r["seed"] in seeds])
+        for cell in (CELLS[2], PLAIN)
+    )
+    assert ours.estimate == pytest.approx(first - second)
     assert all(map(math.isnan, ours.bounds()))
     assert gain(rows, CELLS[2], ("single", "last", 1), "accuracy") is None
     table = gains_table(gains(rows, PLAIN, CELLS[2:]), PLAIN, 0)
