@@ -15,6 +15,7 @@ from calmoe.arrays import UNSAVED, as_count, as_number, check_bins, plain
 from calmoe.auditing.configurations import CHUNK
 from calmoe.auditing.event import judged_class
 from calmoe.auditing.folder import AUDIT
+from calmoe.auditing.presentation.commands import Asked
 from calmoe.auditing.presentation.figures import draw
 from calmoe.auditing.presentation.page import page
 from calmoe.auditing.presentation.summary import summary
@@ -188,7 +189,7 @@ class AuditReport:
         file: the name of the audited file. model: the folder of the model behind it, where that is known.
         options: the words that say how to read the file, such as "--label", "y". cluster: as in `audit`.
         """
-        return summary(self.verdict, file, model, options, cluster)
+        return summary(self.verdict, Asked(file, model, options, cluster))
 
     def figures(self) -> "dict[str, Drawn]":
         """The figures by name; each says in words what it shows."""

@@ -8,7 +8,7 @@ import pytest
 
 from calmoe.auditing import audit
 from calmoe.auditing.comparison import faults
-from calmoe.auditing.presentation.commands import commands, next_step
+from calmoe.auditing.presentation.commands import Asked, commands, next_step
 from calmoe.auditing.presentation.opening import tone_of
 from calmoe.auditing.presentation.words import (
     action_line,
@@ -83,8 +83,8 @@ def test_a_small_error_is_no_reason_to_trust_what_is_far_off(
 )
 def test_a_known_model_predicts_before_the_audit(true, asked, data, then):
     verdict = replace(true, action=Action("watch", asked))
-    assert len(commands(verdict, "rows.csv")) == 1
-    predict, audit_again = commands(verdict, "a model", "a model")
+    assert len(commands(verdict, Asked("rows.csv"))) == 1
+    predict, audit_again = commands(verdict, Asked("a model", "a model"))
     kind = data.removesuffix("_DATA").lower()
     assert predict == f"calmoe predict 'a model' {data} --out {kind}-predictions.csv"
     assert audit_again == f"calmoe audit {then}"
@@ -92,7 +92,7 @@ def test_a_known_model_predicts_before_the_audit(true, asked, data, then):
 
 def test_a_repair_needs_no_predictions(true):
     verdict = replace(true, action=Action("repair", "calmoe repair FILE --out calibrator.json"))
-    assert commands(verdict, "MORE_ROWS", "m") == ["calmoe repair MORE_ROWS --out calibrator.json"]
+    assert commands(verdict, Asked("MORE_ROWS", "m")) == ["calmoe repair MORE_ROWS --out calibrator.json"]
 
 
 @pytest.mark.parametrize("state", ["unlike", "too few rows", "contradicted", "predicted"])

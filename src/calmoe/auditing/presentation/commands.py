@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from calmoe.auditing.verdict import FILE, LABELLED, SINGLE, Verdict
 
@@ -9,29 +10,45 @@ DATA = {"NEW_PREDICTIONS": "NEW_DATA", LABELLED: "LABELLED_DATA", "MORE_ROWS": "
 """Predictions that commands ask for, and what a model makes them from."""
 
 
-def command(
-    verdict: Verdict, file: str | None = None, options: Sequence[str] = (), cluster: str | None = None
-) -> str:
-    """The recommended command, for this file, with the options that say how to read it, and its cases."""
-    return with_options(_filled(verdict.action.command, {FILE: file} if file else {}), options, cluster)
+class Asked(NamedTuple):
+    """What a reader's commands name: the file, the folder of the model behind it, the options that say how to
+    read the file, and the column of its cases.
+    """
+
+    file: str | None = None
+    model: str | None = None
+    options: Sequence[str] = ()
+    cluster: str | None = None
+
+    @classmethod
+    def on_page(cls, facts: Mapping[str, str], file: str | None) -> "Asked":
+        """As the facts of a page have it."""
+        return cls(file, None, shlex.split(facts.get("options", "")), facts.get("cluster"))
 
 
-def commands(
-    verdict: Verdict,
-    file: str | None = None,
-    model: str | None = None,
-    options: Sequence[str] = (),
-    cluster: str | None = None,
-) -> list[str]:
+ANY_FILE = Asked()
+
+
+def command(verdict: Verdict, asked: Asked) -> str:
+    """The recommended command, for this file."""
+    return _completed(verdict, asked, {})
+
+
+def commands(verdict: Verdict, asked: Asked) -> list[str]:
     """The recommended command; where it needs predictions of a known model, first the one that makes them."""
     needed = [word for word, is_place in _words(verdict.action.command) if is_place and word in DATA]
-    if model is None or not needed:
-        return [command(verdict, file, options, cluster)]
+    if asked.model is None or not needed:
+        return [command(verdict, asked)]
     data = DATA[needed[0]]
     made = f"{data.partition('_')[0].lower()}-predictions.csv"
-    predict = f"calmoe predict {shlex.quote(model)} {data} --out {made}"
-    filled = _filled(verdict.action.command, {needed[0]: made} | ({FILE: file} if file else {}))
-    return [predict, with_options(filled, options, cluster)]
+    predict = f"calmoe predict {shlex.quote(asked.model)} {data} --out {made}"
+    return [predict, _completed(verdict, asked, {needed[0]: made})]
+
+
+def _completed(verdict: Verdict, asked: Asked, values: dict[str, str]) -> str:
+    """The recommended command with these values, the file and the options in their places."""
+    named = values | ({FILE: asked.file} if asked.file else {})
+    return with_options(_filled(verdict.action.command, named), asked.options, asked.cluster)
 
 
 def with_options(command: str, options: Sequence[str], cluster: str | None = None) -> str:

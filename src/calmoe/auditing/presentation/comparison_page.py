@@ -1,11 +1,10 @@
 """Several models on one page: which to deploy and why, in one sentence; then side by side, and paired."""
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from calmoe.auditing.comparison import Model, ModelComparison, faults
-from calmoe.auditing.presentation.commands import command
+from calmoe.auditing.presentation.commands import Asked, command
 from calmoe.auditing.presentation.diagram import reliability_svg
 from calmoe.auditing.presentation.numbers import cells, headings
 from calmoe.auditing.presentation.opening import CAPTION, tone_of
@@ -199,13 +198,13 @@ def _first_screen(comparison: ModelComparison, explain: Explainer, facts: Mappin
         "caption": explain(CAPTION),
     }
     if comparison.chosen is not None:
-        verdict, file = _model(comparison, comparison.chosen).verdict, facts.get(comparison.chosen)
-        options, cluster = shlex.split(facts.get("options", "")), facts.get("cluster")
+        verdict = _model(comparison, comparison.chosen).verdict
+        asked = Asked.on_page(facts, facts.get(comparison.chosen))
         parts |= {
             "tone": tone_of(verdict)[0],
             "skill": explain(skill_line(verdict)),
             "action": explain(action_line(verdict)),
-            "words": command(verdict, file, options, cluster).split(" "),
+            "words": command(verdict, asked).split(" "),
         }
     return Html(templates(__package__).get_template("comparison_opening.html").render(**parts))
 

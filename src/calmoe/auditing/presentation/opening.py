@@ -1,10 +1,9 @@
 """The page's first screen: the verdict in one sentence, one diagram, the skill, and the one thing to do."""
 
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from calmoe.auditing.presentation.commands import command, next_step, with_options
+from calmoe.auditing.presentation.commands import Asked, command, next_step, with_options
 from calmoe.auditing.presentation.diagram import reliability_svg
 from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.presentation.words import (
@@ -36,7 +35,7 @@ HIDES = {"hidden": "Yes: ", "nothing found": "No: "}
 def opening(report: "AuditReport", origin: Mapping[str, str], explain: Explainer) -> Html:
     """origin: the file's name, the options that say how to read it, and its cases, for the commands."""
     verdict = report.verdict
-    file, options, cluster = origin.get("file"), shlex.split(origin.get("options", "")), origin.get("cluster")
+    asked = Asked.on_page(origin, origin.get("file"))
     following = next_step(verdict)
     tone, chip = tone_of(verdict)
     groups, kind = groups_line(verdict), _kind_of_rows(report)
@@ -60,10 +59,10 @@ def opening(report: "AuditReport", origin: Mapping[str, str], explain: Explainer
             caption=explain(CAPTION),
             answers=answers,
             action=explain(action_line(verdict)),
-            words=command(verdict, file, options, cluster).split(" "),
+            words=command(verdict, asked).split(" "),
             following=None
             if following is None
-            else (following[0], explain(following[1]), with_options(following[2], options).split(" ")),
+            else (following[0], explain(following[1]), with_options(following[2], asked.options).split(" ")),
         )
     )
 

@@ -1,8 +1,8 @@
 """The audit on a terminal: the verdict in at most twelve lines of plain words, the page's path among them."""
 
 import textwrap
-from collections.abc import Sequence
 
+from calmoe.auditing.presentation.commands import Asked
 from calmoe.auditing.presentation.words import summary_lines
 from calmoe.auditing.verdict import Verdict
 
@@ -10,18 +10,12 @@ WIDTH = 110  # characters of a line
 MOST = 11  # lines: one more says where the page is
 
 
-def summary(
-    verdict: Verdict,
-    file: str | None = None,
-    model: str | None = None,
-    options: Sequence[str] = (),
-    cluster: str | None = None,
-) -> str:
-    """A paragraph a question, wrapped; file, model, options, cluster: what the commands name.
+def summary(verdict: Verdict, asked: Asked) -> str:
+    """A paragraph a question, wrapped; asked: what the commands name.
 
     Where that is too long, what is hidden, which the first sentence tells too, is left to the page.
     """
-    paragraphs = summary_lines(verdict, file, model, options, cluster)
+    paragraphs = summary_lines(verdict, asked)
     lines = _wrapped(paragraphs)
     if len(lines) > MOST:
         lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])

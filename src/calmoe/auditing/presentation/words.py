@@ -4,9 +4,8 @@ No Greek, no jargon: errors are in points of a hundred, shifts are a group that 
 """
 
 import math
-from collections.abc import Sequence
 
-from calmoe.auditing.presentation.commands import commands
+from calmoe.auditing.presentation.commands import ANY_FILE, Asked, commands
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
@@ -398,13 +397,7 @@ def _left_to_check(verdict: Verdict) -> str:
     return " Keep other rows back to judge it by."
 
 
-def summary_lines(
-    verdict: Verdict,
-    file: str | None = None,
-    model: str | None = None,
-    options: Sequence[str] = (),
-    cluster: str | None = None,
-) -> list[tuple[str, str]]:
+def summary_lines(verdict: Verdict, asked: Asked = ANY_FILE) -> list[tuple[str, str]]:
     """What each paragraph of the terminal's summary is about, and its words; the commands come last."""
     lines = [("Verdict", headline(verdict)), ("Skill", skill_line(verdict))]
     for lead, line in (("For whom not", groups_line(verdict)), ("Hidden", hidden_line(verdict))):
@@ -414,5 +407,5 @@ def summary_lines(
         ("What could break it", threat_line(verdict)),
         *([("On the target", target)] if (target := target_line(verdict)) else []),
         ("What to do", action_line(verdict)),
-        *(("Command", each) for each in commands(verdict, file, model, options, cluster)),
+        *(("Command", each) for each in commands(verdict, asked)),
     ]
