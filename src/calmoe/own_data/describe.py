@@ -1,7 +1,7 @@
 """What `calmoe train` understood of the data, in a few lines."""
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from shlex import quote
 
 import numpy as np
@@ -40,6 +40,11 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
         names = listed(shortened(source.unused))
         lines.append(f"not learned from: {names}; --group {source.unused[0]} scores by it")
     lines.append(class_line(data, spec.label))
+    if alike := spelled_alike([str(each) for each in data.classes]):
+        lines.append(
+            f"note: {listed(shortened(alike))} differ only in capitals or spaces, and each becomes a class "
+            "of its own: if they are one, write them alike"
+        )
     if len(data.classes) >= MANY_NUMBERS and numbers_in(source.labels) is not None:
         lines.append(
             f"note: {spec.label} looks like a quantity, and each of its {len(data.classes)} numbers becomes "
@@ -58,6 +63,18 @@ def describe(data: Labelled, spec: TrainSpec) -> list[str]:
     whole = "" if source.cases is None else f"whole cases of {spec.cluster}, one row of each scored: "
     lines.append(f"split: {whole}{len(parts.fit):,} to learn from, {len(parts.held_out):,} to score on{rest}")
     return lines
+
+
+def spelled_alike(classes: Sequence[str]) -> list[str]:
+    """The classes that are another one but for capitals and spaces, beside it.
+
+    >>> spelled_alike(["No", "Yes", "no", "not sure"])
+    ['No', 'no']
+    """
+    groups: dict[str, list[str]] = {}
+    for name in classes:
+        groups.setdefault("".join(name.split()).casefold(), []).append(name)
+    return [name for group in groups.values() if len(group) > 1 for name in group]
 
 
 def _cases_notes(data: Labelled) -> list[str]:
