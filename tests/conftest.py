@@ -1,22 +1,29 @@
 """Tests are deterministic, leave the second core to the other worker, and share one small finished run."""
 
+import functools
 import gc
 import io
 import os
 import shutil
+from contextlib import nullcontext
 
 import hypothesis
 import pytest
 import torch
+import typer.testing
 from rich.console import Console
 
 import chromium
 import haste
+from calmoe.experiments import environment
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.sweep import make_sweep
 from calmoe.experiments.watcher import Watcher
+from calmoe.models import experts
 from calmoe.registry import REGISTRIES, offered
+from calmoe.render.drawing import Drawn, new_figure
+from calmoe.report import curves, examples, write
 from sizes import VARIABLE, at_size
 
 torch.set_num_threads(1)
@@ -42,6 +49,8 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    # hypothesis collects once more when it begins: now there is nothing to look through
+    hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
 
 
 def pytest_report_header():
@@ -53,6 +62,30 @@ def _seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _git_once():
+    """What git says of this commit holds for all runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "_git", functools.cache(environment._git))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_once():
+    """What typer makes of all commands holds for all of them that are called."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.testing._get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _coarse_curves():
+    """Eleven temperatures from 1/4 to 8, 1 among them, instead of 101."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curves, "TEMPERATURES", curves.TEMPERATURES[:: at_size(10, 1)])
+        yield
+
+
 @pytest.fixture
 def unrendered():
     with haste.unrendered():
@@ -60,8 +93,27 @@ def unrendered():
 
 
 @pytest.fixture
+def undrawn(unrendered, monkeypatch):
+    """Reports have no figures of curves and no example images, at the small size: those have own tests."""
+    if at_size(True, False):
+        from synthetic_curves import draw_without_curves
+
+        monkeypatch.setattr(write, "draw_figures", draw_without_curves)
+        monkeypatch.setattr(examples, "examples_figure", lambda _: Drawn(new_figure(1, 1), "an empty figure"))
+
+
+@pytest.fixture
 def hasty():
     with haste.hastily():
+        yield
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """At the small size audits learn little, and a mixture of models has few trees."""
+    if at_size(True, False):
+        monkeypatch.setitem(experts.TREES, "n_estimators", 10)
+    with at_size(haste.hastily, nullcontext)():
         yield
 
 
@@ -73,7 +125,8 @@ def brief():
 
 @pytest.fixture(scope="session")
 def tiny():
-    spec = with_settings(load_preset("digits"), ["epochs=3", "warmup=1", "hidden=[8]", "router_hidden=4"])
+    settings = ["epochs=3", "warmup=1", "hidden=[8]", "router_hidden=4", *at_size(["batch=128"], [])]
+    spec = with_settings(load_preset("digits"), settings)
     return narrowed(spec, methods=METHODS, seeds=(42,))
 
 

@@ -20,6 +20,13 @@ def taught(judgement, seed=0):
     )
 
 
+def spare_learning(monkeypatch):
+    """`hidden` learns from the mixture's vector, and rules: neither, for a judge who needs no learning."""
+    section = "calmoe.auditing.sections.hidden"
+    monkeypatch.setattr(f"{section}.learn_without_routing", lambda rows, learned, seed: learned.expected)
+    monkeypatch.setattr(f"{section}.rules_of", lambda *_: ())
+
+
 def oracle(world, predictions, seed=0):
     """Knows the world's m(S) − f."""
     return taught(world.gap[predictions.groups["configuration"]], seed)

@@ -5,9 +5,11 @@ import sys
 import time
 
 from calmoe.commands import app
+from calmoe.experiments.engines import nursery
 from calmoe.experiments.engines.schedule import Schedule
 from calmoe.training import Trainer
 from forked import server
+from sizes import at_size
 
 
 def command(arguments, checkpoint_seconds=0.0):
@@ -27,6 +29,7 @@ def started(*arguments, target=command):
 def held_command(arguments):
     """`command`, which waits for a signal once one of its workers has finished a node."""
     Schedule.hear = held_hear
+    nursery.MODULE = at_size("warm_worker", nursery.MODULE)
     command(arguments)
 
 

@@ -7,6 +7,7 @@ misses, or more, have a chance below ALARM. Ten worlds and two hundred are judge
 
 import os
 
+import pytest
 from scipy.stats import binom, chi2
 
 ALARM = 1e-3  # the chance that code which just keeps its promise breaks a bound; seeds are fixed
@@ -16,6 +17,11 @@ VARIABLE = "CALMOE_SLOW"
 def at_size(small, full):
     """The number of worlds, rows, kills or examples for this run."""
     return full if os.environ.get(VARIABLE) else small
+
+
+def at_full_size_only():
+    """Marks a test that has a quicker twin, or none that is quick."""
+    return pytest.mark.skipif(at_size(True, False), reason="at full size only")
 
 
 def most(times, chance=0.05):

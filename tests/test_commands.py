@@ -3,16 +3,22 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
 
+import forked
+from calmoe.commands import app
 from calmoe.commands.program import GOES_ON
 from calmoe.data import cifar10h
 from calmoe.experiments import runner
 from command_line import calmoe, refused
+from meanwhile import meanwhile
+from sizes import at_full_size_only, at_size
 
 SMALL = ["--seeds", "42", "--set", "epochs=2", "--set", "warmup=1", "--set", "hidden=[8]"]
+SMALL += at_size(["--set", "batch=128"], [])
 
 
 def test_run_shows_the_table(tmp_path):
@@ -170,41 +176,52 @@ def test_version():
     assert calmoe("--version").stdout.startswith("calmoe 0.")
 
 
+LONG = [sys.executable, "-m", "calmoe", "run", "digits", "--set", "epochs=5000", "--out"]
+BEGUN = "seed 42 recommended epoch 1/5000 loss "
+
+
+@at_full_size_only()
 @pytest.mark.slow
 def test_from_source_and_stopped_by_the_user(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "calmoe",
-        "run",
-        "digits",
-        "--out",
-        str(tmp_path),
-        "--set",
-        "epochs=5000",
-    ]
     process = subprocess.Popen(
-        command,
+        [*LONG, str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run with `&`
     )
-    assert process.stdout.readline().startswith("seed 42 recommended epoch 1/5000 loss ")
+    assert process.stdout.readline().startswith(BEGUN)
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]
     assert (process.returncode, errors) == (130, f"{GOES_ON}\n")
+
+
+def test_stopped_by_the_user(tmp_path):
+    said, others = tmp_path / "said", {*active_children()}
+
+    def stop():
+        begun = said.exists() and "\n" in said.read_text()
+        for process in {*active_children()} - others if begun else ():
+            os.kill(process.pid, signal.SIGINT)
+        return begun
+
+    with meanwhile(stop), said.open("wb") as stream:
+        ended = forked.run([*LONG, str(tmp_path / "run")], stdout=stream, text=True, timeout=120)
+    assert ended.stdout.startswith(BEGUN)
+    assert (ended.returncode, ended.stderr) == (130, f"{GOES_ON}\n")
 
 
 @pytest.mark.slow
 def test_cifar_on_a_cpu_under_both_protocols(tmp_path):
     data, generator = tmp_path / "data", np.random.default_rng(0)
     (data / cifar10h.BINARY).mkdir(parents=True)
-    for name, rows in zip((*cifar10h.BATCHES, cifar10h.TEST_BATCH), [10, 10, 10, 10, 10, 40], strict=True):
+    test_rows = at_size(10, 40)
+    counts = [*[at_size(2, 10)] * 5, test_rows]
+    for name, rows in zip((*cifar10h.BATCHES, cifar10h.TEST_BATCH), counts, strict=True):
         table = generator.integers(0, 256, (rows, 3073), dtype=np.uint8)
         table[:, 0] %= 10
         table.tofile(data / cifar10h.BINARY / f"{name}.bin")
-    np.save(data / cifar10h.COUNTS, generator.integers(0, 20, (40, 10)))
+    np.save(data / cifar10h.COUNTS, generator.integers(0, 20, (test_rows, 10)))
     arguments = ["run", "cifar10h", "--data", data, "--out", tmp_path / "run", "--methods", "vanilla"]
     result = calmoe(*arguments, "--seeds", "42", "--set", "epochs=2", "--set", "warmup=1")
     assert result.exit_code == 0, result.output
@@ -212,7 +229,7 @@ def test_cifar_on_a_cpu_under_both_protocols(tmp_path):
         assert f"cifar10h, epochs=2, warmup=1, {protocol} protocol" in " ".join(result.stdout.split())
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("undrawn")
 def test_report_writes_tables_and_refuses_other_folders(tmp_path):
     out = tmp_path / "run"
     calmoe(
@@ -252,15 +269,40 @@ def test_tensorboard_missing_is_one_line(tmp_path, monkeypatch):
     assert "pip install" in line
 
 
-@pytest.mark.parametrize("options", [["--version"], ["run", "digits", "--dry-run"], ["audit", "p.npz"]])
-def test_a_reader_that_has_enough_ends_the_command_without_a_word(options, tmp_path):
+HEAVY = (["run", "digits", "--dry-run"], ["audit", "p.npz"])
+
+
+@pytest.fixture
+def unread(tmp_path, monkeypatch):
+    """The end of a pipe that nobody reads, and a file to audit in the current folder."""
     np.savez(tmp_path / "p.npz", probs=np.full((60, 2), 0.5), labels=np.arange(60) % 2)
+    monkeypatch.chdir(tmp_path)
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "calmoe", *options]
-    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    yield write
     os.close(write)
+
+
+@pytest.mark.parametrize("options", [["--version"], *at_size([], HEAVY)])
+def test_a_reader_that_has_enough_ends_the_command_without_a_word(options, unread):
+    command = [sys.executable, "-m", "calmoe", *options]
+    ended = subprocess.run(command, stdout=unread, stderr=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("options", HEAVY)
+def test_a_reader_that_has_enough_ends_commands_that_import_much(options, unread, capfd, monkeypatch):
+    """In this process, where it is imported already."""
+    own = os.dup(1)
+    os.dup2(unread, 1)
+    try:
+        monkeypatch.setattr(sys, "stdout", os.fdopen(1, "w", closefd=False))
+        with pytest.raises(SystemExit) as end:
+            app(options)
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
+    assert (end.value.code, capfd.readouterr().err) == (1, "")
 
 
 def test_a_pipe_of_our_own_that_breaks_is_told(monkeypatch):

@@ -18,7 +18,7 @@ def blocks(page):
         yield text[: match.start()].count("\n") + 2, match[1]
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("hasty", "quick")
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(True for _ in blocks(p))], ids=lambda p: str(p.relative_to(ROOT))
 )

@@ -127,7 +127,7 @@ def nll(folder):
     return {row["method"]: row["nll"] for row in read_results(folder)}
 
 
-def test_all_of_ones_own_runs_resumes_and_is_reported(here, unrendered):
+def test_all_of_ones_own_runs_resumes_and_is_reported(here, undrawn):
     first = calmoe("run", "my.toml")
     assert first.exit_code == 0, first.output
     assert "My Method & $co_{" in first.stdout
@@ -211,7 +211,7 @@ def test_what_a_card_fixes_is_trained_and_recorded(here, forget):
     assert not (here / "none").exists()
 
 
-def test_a_run_is_read_without_its_plugins_and_names_them(here, forget, unrendered):
+def test_a_run_is_read_without_its_plugins_and_names_them(here, forget, undrawn):
     marks = "from pathlib import Path\nPath('ran').touch()\n"
     (here / "mine.py").write_text(marks + METHOD)
     (here / "blobs.py").write_text(marks + DATASET)
@@ -416,7 +416,7 @@ def installed(here, monkeypatch):
         del sys.modules[name]
 
 
-def test_installed_plugins_are_loaded_when_their_names_are_looked_up(here, installed, forget, unrendered):
+def test_installed_plugins_are_loaded_when_their_names_are_looked_up(here, installed, forget, undrawn):
     assert calmoe("run", "digits", "--methods", "vanilla", "--dry-run").exit_code == 0
     assert not any(name.startswith(("their_kit", "broken_kit")) for name in sys.modules)
     told = refused("run", "digits", "--methods", "broken", "--out", "run")

@@ -15,6 +15,9 @@ from calmoe.metrics import nll
 from calmoe.predictions import Predictions
 from calmoe.worlds import binary
 from command_line import calmoe, refused
+from haste import briefly
+
+pytestmark = pytest.mark.usefixtures("brief")
 
 
 def named(world, rows, seed):
@@ -29,7 +32,8 @@ def folder(tmp_path_factory):
     world = binary.miscalibrated(0, temperature=2.5)
     named(world, 900, 0).save(place / "validation.csv")
     named(world, 2000, 1).save(place / "test.safetensors")
-    result = calmoe("repair", place / "validation.csv", "--out", place / "calibrator.json")
+    with briefly():
+        result = calmoe("repair", place / "validation.csv", "--out", place / "calibrator.json")
     assert result.exit_code == 0, result.output
     (place / "said.txt").write_text(result.stdout)
     return place

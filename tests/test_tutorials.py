@@ -17,7 +17,7 @@ def cells(page):
         yield text[: match.start()].count("\n") + 2, match[1]
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("hasty", "quick")
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_cells_run_and_draw(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

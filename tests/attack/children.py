@@ -1,6 +1,7 @@
 """A calmoe command in a forked child: what happens to it happens there, at the operation that is chosen."""
 
 import ctypes
+import gc
 import importlib
 import io
 import os
@@ -198,5 +199,6 @@ def prepare(draws: bool) -> None:
     figure.savefig(picture)  # fonts are found and read once
     if not draws:
         Figure.savefig = lambda _, file, **__: file.write(picture.getvalue())
+    gc.freeze()  # a child need not look through what it inherits
     if ctypes.CDLL(None, use_errno=True).unshare(NEW_MOUNTS) == 0:
         subprocess.run(["mount", "--make-rprivate", "/"], check=False, capture_output=True)

@@ -1,6 +1,5 @@
 """The attack on all that is written: killed at every file operation, at any time, by two at once."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -12,9 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from attack import disks
-from attack.children import KILLED, LATE, prepare
+from attack.children import KILLED, prepare
 from attack.figures import Progress, Tally
 from attack.trials import COMMANDS, SLOW, Library, Trial
+from forked import server
 
 LARGE = 0.1  # the scale from which on there is time for slow commands, and for those that draw
 DRAWS = ("report of a sweep",)
@@ -30,11 +30,9 @@ def attack(scale: float, seed: int, progress: Progress) -> list[Tally]:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     names = [name for name in COMMANDS if scale >= LARGE or name not in (*SLOW, *DRAWS)]
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["calmoe.commands", "calmoe.report.write", *LATE])
     with (
         tempfile.TemporaryDirectory(prefix="calmoe-kills-") as folder,
-        ProcessPoolExecutor(2, context, prepare, (scale >= LARGE,)) as pool,
+        ProcessPoolExecutor(2, server(), prepare, (scale >= LARGE,)) as pool,
     ):
         library = Library(Path(folder))
         library.begin()

@@ -8,6 +8,7 @@ below; anything else is a traceback.
 import builtins
 import contextlib
 import ctypes
+import gc
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ from typing import Any
 from attack.figures import MEMORY_LIMIT, SHOWN, Progress, Tally
 from attack.memory import limit_data, peak, start_measuring, starved
 from calmoe.errors import InputError
+from sizes import at_size
 
 LONGEST = 10.0  # seconds of a case, not counting those in which other processes had the core
 BATCH = 50
@@ -110,8 +112,8 @@ def attack(targets: Sequence[Target], scale: float, seed: int, progress: Progres
 
 
 def number_of_cases(target: Target, scale: float) -> int:
-    """At least ten: a seed is made for them anyway."""
-    return max(10, round(target.cases * scale))
+    """At least five or ten: a seed is made for them anyway."""
+    return max(at_size(5, 10), round(target.cases * scale))
 
 
 def replay(target: Target, seed: int, number: int, folder: Path) -> None:
@@ -140,7 +142,8 @@ def _attack(target: Target, cases: int, seed: int, progress: Callable[[int, int]
     with _scratch() as scratch:
         seeds = target.prepare(_fresh(scratch / "seeds"))
         left = deque(range(cases))
-        workers = [_start(target, seeds, seed, scratch / f"worker-{i}") for i in range(WORKERS)]
+        useful = min(WORKERS, -(-cases // BATCH))
+        workers = [_start(target, seeds, seed, scratch / f"worker-{i}") for i in range(useful)]
         while tally.cases < cases:
             for worker in workers:
                 if not worker.waiting:
@@ -217,6 +220,7 @@ def _start(target: Target, seeds: Any, seed: int, folder: Path) -> Worker:
 
 def _work(pipe: Connection, other: Connection, target: Target, seeds: Any, seed: int, folder: Path) -> None:
     other.close()
+    gc.freeze()  # what it inherits need not be looked through
     _die_with_parent()
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

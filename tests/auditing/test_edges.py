@@ -108,6 +108,7 @@ def test_a_strange_mixture_gets_a_report(case, tmp_path, request):
         assert told[name]["low"] <= told[name]["value"] <= told[name]["high"]
 
 
+@pytest.mark.usefixtures("brief")
 def test_what_never_varies_hides_nothing():
     """Rounding is not evidence: one row many times once gave p = 1e-77."""
     for labels in (0, 1):
@@ -124,6 +125,7 @@ def test_what_never_varies_hides_nothing():
 RANGES = {"accuracy": (0, 1), "share": (0, 1), "balance": (-1, 1), "bound": (0, 1)}
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("rows", [1, 2, 20])
 def test_few_rows_tell_nothing_and_no_interval_leaves_its_range(rows):
     for seed in range(at_size(3, 10)):

@@ -14,7 +14,14 @@ from calmoe.errors import InputError
 
 @pytest.fixture(scope="module")
 def weights():
+    """Of three stages: a quarter of the parameters."""
     torch.manual_seed(1)
+    fc = {"fc.weight": torch.zeros(1000, 256), "fc.bias": torch.zeros(1000)}
+    return small().state_dict() | fc
+
+
+@pytest.fixture(scope="module")
+def whole():
     fc = {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
     return ResNet(18, stem="imagenet").state_dict() | fc
 
@@ -24,10 +31,14 @@ def path(tmp_path):
     return tmp_path / "resnet18.safetensors"
 
 
+def small(depth=18, **options):
+    return ResNet(depth, stem="imagenet", stages=3, **options)
+
+
 @cache
 def usual():
     """One model for all refusals: none of them may change it."""
-    return ResNet(18, stem="imagenet")
+    return small()
 
 
 def refused(path, words, model=None):
@@ -46,7 +57,7 @@ def test_weights_load(weights, tmp_path, counters, kind):
     path = tmp_path / f"resnet18.{kind}"
     content = {k: v for k, v in weights.items() if counters or "num_batches" not in k}
     (save_file if kind == "safetensors" else torch.save)(content, path)
-    model = ResNet(18, stem="imagenet")
+    model = small()
     load_pretrained(model, str(path))
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
 
@@ -64,16 +75,16 @@ def test_weights_that_do_not_fit_are_named(weights, path):
         assert words in said
 
 
-def test_another_depth_stem_or_backbone_is_refused(weights, path):
-    save_file(weights, path)
+def test_another_depth_stem_or_backbone_is_refused(whole, path):
+    save_file(whole, path)
     refused(path, r"80 missing: layer1\.2\.bn1\.bias, .*, \.\.\.", ResNet(34, stem="imagenet"))
     refused(path, "1 of another shape: conv1.weight", ResNet(18, stem="cifar", stages=4))
     refused(path, "30 unexpected: layer4", ResNet(18, stem="imagenet", stages=3))
     refused(path, "choose backbone resnet18", MLP(4, (2,)))
 
 
-def test_what_to_set_for_other_weights_is_said(weights, path):
-    save_file(weights | {"fc.weight": torch.zeros(3, 512)}, path)
+def test_what_to_set_for_other_weights_is_said(whole, path):
+    save_file(whole | {"fc.weight": torch.zeros(3, 512)}, path)
     refused(path, r"stages, give --set backbone=resnet18 \(", ResNet(50, stem="imagenet"))
     refused(path, r"stages, give --set stem=imagenet --set stages=4 \(", ResNet(18))
     save_file({"layer1.0.conv1.weight": torch.zeros(1)}, path)
@@ -85,19 +96,19 @@ def test_a_folder_is_not_called_missing(tmp_path):
 
 
 def test_the_variant_is_checked_where_the_file_tells_it(path):
-    old = ResNet(50, stem="imagenet", variant="v1")
+    old = small(50, variant="v1")
     save_file(old.state_dict(), path, metadata={"variant": "v1: stride in the first 1x1"})
-    refused(path, r"is of variant v1, this ResNet of v1\.5: set variant=v1", ResNet(50, stem="imagenet"))
-    load_pretrained(ResNet(50, stem="imagenet", variant="v1"), path)
-    shallow = ResNet(18, stem="imagenet")
+    refused(path, r"is of variant v1, this ResNet of v1\.5: set variant=v1", small(50))
+    load_pretrained(small(50, variant="v1"), path)
+    shallow = small()
     save_file(shallow.state_dict(), path, metadata={"variant": "v1"})
-    load_pretrained(ResNet(18, stem="imagenet"), path)  # has no bottleneck: the variants are one
+    load_pretrained(small(), path)  # has no bottleneck: the variants are one
 
 
 def test_a_fit_can_be_tried_without_memory(weights, path):
     save_file(weights, path)
     with torch.device("meta"):
-        model, other = ResNet(18, stem="imagenet"), ResNet(34, stem="imagenet")
+        model, other = small(), small(34)
     assert fitting_weights(model, path).keys() == model.state_dict().keys()
     with pytest.raises(InputError, match="missing"):
         fitting_weights(other, path)
@@ -155,7 +166,7 @@ def test_the_hub(weights, path, monkeypatch):
 
     hub = SimpleNamespace(hf_hub_download=download, try_to_load_from_cache=lambda *_: None)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    model = ResNet(18, stem="imagenet")
+    model = small()
     load_pretrained(model, "hf:timm/resnet18.tv_in1k")
     load_pretrained(model, "hf:own/model/folder/file.safetensors")
     assert asked == [("timm/resnet18.tv_in1k", "model.safetensors"), ("own/model", "folder/file.safetensors")]

@@ -67,7 +67,7 @@ def test_a_pure_sign_of_the_leading_expert_is_removed_almost_wholly():
         experts=np.stack([level, level], axis=1),
         truth=level + np.tile([0.1, -0.1], 12),
     )
-    repair = fitted(world, rows=40_000)
+    repair = fitted(world, rows=at_size(20_000, 40_000))
     after = world.recalibrated(repair.transform)
     assert after.hidden < 0.02
     routed = np.array([1.0, -1.0])
@@ -92,7 +92,7 @@ def test_one_expert_gives_a_calibration_curve():
 @pytest.mark.slow
 def test_rates_over_random_worlds():
     """Clean worlds keep the temperature nearly always, cancelling ones are mended always."""
-    times, first = at_size(12, 200), 300
+    times, first = at_size(8, 200), 300
     seeds = range(first, first + times)
     kept = sum(not fitted(worlds.calibrated(seed), rows=2000, seed=seed).repaired for seed in seeds)
     assert kept >= least(times, 0.98)

@@ -5,10 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 import tomllib
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,9 +21,10 @@ from calmoe.experiments.runner import LOCAL, run
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
 from command_line import refused
+from meanwhile import meanwhile
 from run_folders import contents
 from second_process import held_hear
-from sizes import at_size
+from sizes import at_full_size_only, at_size
 
 DIGITS = narrowed(load_preset("digits"), seeds=(42, 43))  # all eight methods, as `calmoe run digits` has them
 
@@ -51,31 +50,25 @@ def tasks():
     return [each for each in descendants(os.getpid()) if title(each).startswith(b"ray::train_remotely")]
 
 
-@contextmanager
-def meanwhile(act):
-    """Beside what is inside, as long as that lasts: call `act` until it is true."""
-    over = threading.Event()
-
-    def work():
-        while not (over.is_set() or act()):
-            time.sleep(0.005)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(timeout=10)
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is heard, also where tests run with `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 def test_neither_lost_workers_nor_ctrl_c_change_anything(tiny, quiet, tmp_path, beginnings, monkeypatch):
     """The digits plan on two workers of a Ray that is started here; they are killed in the middle.
 
     Then the same again, which Ctrl-C ends in the middle: the Ray ends, and one process goes on.
     """
-    plan = at_size(narrowed(with_settings(tiny, ["epochs=12", "warmup=5"]), seeds=(42, 43)), DIGITS)
+    settings = ["epochs=12", "warmup=5", "batch=32"]
+    methods = ("vanilla", "mocae", "robust")
+    plan = at_size(narrowed(with_settings(tiny, settings), methods=methods, seeds=(42, 43)), DIGITS)
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # it would be 15, which is too nice beside other tests
     alone, killed = tmp_path / "alone", []
     assert run(plan, alone, console=quiet).exit_code == 0
     starts = Cluster(jobs=2, checkpoint_seconds=0.0)
@@ -125,7 +118,8 @@ def test_neither_lost_workers_nor_ctrl_c_change_anything(tiny, quiet, tmp_path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("send", at_size([], [os.kill, os.killpg]))  # to the command, or to all of its group
+@at_full_size_only()
+@pytest.mark.parametrize("send", [os.kill, os.killpg])  # to the command, or to all of its group
 def test_ctrl_c_ends_the_command_and_its_ray(send, quiet, tmp_path):
     """In a process of its own, as a terminal starts it; resumed by one process, and by another Ray."""
     options = [f"--set={setting}" for setting in ("epochs=12", "warmup=5")]

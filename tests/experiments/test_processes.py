@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from calmoe.errors import InputError
+from calmoe.experiments.engines import nursery as nursery_module
 from calmoe.experiments.engines import processes
 from calmoe.experiments.engines.nursery import VARIABLE, Nursery
 from calmoe.experiments.engines.processes import Processes, crowd_notes
@@ -28,6 +29,7 @@ DEADLY = """
 import os
 import signal
 import calmoe.methods as m
+import torch._dynamo  # a second, once for all workers
 
 def die(output, labels):
     if "CALMOE_WORKER" in os.environ:  # a run tries the loss before it begins
@@ -41,7 +43,9 @@ m.register(m.Method(name="dies", loss="deadly", head="single"))
 
 @pytest.fixture(scope="module")
 def work(tiny):
-    return narrowed(with_settings(tiny, ["epochs=12", "warmup=5"]), seeds=(42, 43))
+    return narrowed(
+        with_settings(tiny, ["epochs=12", "warmup=5", "batch=32"]), seeds=at_size((42,), (42, 43))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +67,11 @@ def wait_until(condition, seconds=120.0):
         time.sleep(0.005)
 
 
-def test_workers_that_are_killed_change_nothing(work, alone, tmp_path, beginnings):
+def test_workers_that_are_killed_change_nothing(work, alone, tmp_path, beginnings, monkeypatch):
     """Both workers are killed amid their nodes: others go on from the checkpoints, in the same command."""
+    if at_size(True, False):
+        monkeypatch.setattr(nursery_module, "MODULE", "warm_worker")
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
     nursery, folder, killed, threads = Nursery(), tmp_path / "run", [], []
 
     def kill():
@@ -88,7 +95,7 @@ def test_workers_that_are_killed_change_nothing(work, alone, tmp_path, beginning
         line.split(" epoch ")[0] for line in console.file.getvalue().splitlines() if " epoch 12/12 " in line
     ]
     assert sorted(ends) == sorted(
-        f"seed {seed} {m}" for seed in (42, 43) for m in ("single", "vanilla", "robust")
+        f"seed {seed} {m}" for seed in work.seeds for m in ("single", "vanilla", "robust")
     )
     with pytest.raises(ProcessLookupError):
         os.kill(nursery.process.pid, 0)
@@ -112,7 +119,8 @@ def test_a_stopped_command_leaves_a_free_folder_that_goes_on(stop, code, work, a
     folder = tmp_path / "run"
     options = [f"--set={setting}" for setting in ("epochs=12", "warmup=5", "hidden=[8]", "router_hidden=4")]
     methods = f"--methods={','.join(work.methods)}"
-    words = ("run", "digits", methods, "--seeds=42,43", *options, f"--out={folder}", "--jobs=2")
+    seeds = f"--seeds={','.join(map(str, work.seeds))}"
+    words = ("run", "digits", methods, seeds, *options, f"--out={folder}", "--jobs=2")
     process = started(*words, target=held_command)
     wait_until(lambda: any(folder.glob("nodes/*/done.json")))
     os.kill(process.pid, stop)

@@ -204,7 +204,7 @@ def test_a_status_that_git_does_not_tell_is_not_called_clean(answers, dirty, mon
 
 
 def test_gamma_is_what_cvar_trains_with(tiny, quiet, tmp_path):
-    spec = narrowed(tiny, methods=("vanilla", "cvar"))
+    spec = narrowed(with_settings(tiny, ["batch=32"]), methods=("vanilla", "cvar"))
     losses = {}
     for gamma in (1, 4):
         outcome = run(with_settings(spec, [f"gamma={gamma}"]), tmp_path / str(gamma), console=quiet)

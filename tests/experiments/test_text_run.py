@@ -21,6 +21,7 @@ from encoders import (
     save_tokenizer,
     write_comments,
 )
+from sizes import at_size
 
 SMALL = [
     "--methods",
@@ -32,7 +33,7 @@ SMALL = [
     "--set",
     "warmup=1",
 ]
-SMALL += ["--set", "learning_rate=1e-3", "--set", "router_hidden=8"]
+SMALL += ["--set", "learning_rate=1e-3", "--set", "router_hidden=8", *at_size(["--set", "batch=128"], [])]
 
 
 def run(data, encoder, out, *more):

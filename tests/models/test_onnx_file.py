@@ -1,5 +1,6 @@
 """ONNX files give PyTorch's probabilities, with preparation, views and temperatures inside."""
 
+import functools
 import json
 from dataclasses import replace
 
@@ -7,6 +8,8 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from torch._export import utils as torch_operators
+from torch.onnx._internal._lazy_import import onnxscript_apis as operators
 
 from calmoe.calibration import (
     Calibrator,
@@ -19,16 +22,27 @@ from calmoe.calibration import (
 from calmoe.calibration.log_linear import Weights
 from calmoe.data.text import token_ids
 from calmoe.errors import InputError
+from calmoe.models import onnx_file
 from calmoe.models.calibrated_moe import CalibratedMoEClassifier
 from calmoe.models.inputs import ArrayInputs, TextInputs
 from calmoe.models.onnx_file import write_onnx
 from calmoe.models.table_model import TableModel
 from encoders import save_encoder
 from saved_networks import IMAGES, network
+from sizes import at_size
 
 IMAGE_ROWS = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 NUMBERS = np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4)
 TEXTS = ["you are good", "a bad, awful man"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _operators_once():
+    """The exporter goes through all operators there are, again and again; here once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place, name in ((operators, "get_torchlib_ops"), (torch_operators, "_materialize_cpp_cia_ops")):
+            patch.setattr(place, name, functools.cache(getattr(place, name)))
+        yield
 
 
 def mlp_of_images(folder):
@@ -46,7 +60,7 @@ def resnet(folder):
 
 def one_network_with_views(folder):
     """As calmoe's recipe trains it."""
-    return network(replace(IMAGES, views=10), experts=1), IMAGE_ROWS, IMAGE_ROWS.numpy()
+    return network(replace(IMAGES, views=at_size(2, 10)), experts=1), IMAGE_ROWS, IMAGE_ROWS.numpy()
 
 
 def encoder(folder):
@@ -96,25 +110,41 @@ def check_preparation(model, rows, routing):
     np.testing.assert_allclose(routing, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "fitted",
-    [
-        Identity(),
-        Temperature.from_dict(
-            {"kind": "Temperature", "solver": "exact", "temperature": 0.4, "status": "optimum"}
-        ),
-        VectorScaling().take(Weights(np.array([0.5, 2.0, 1.0]), np.array([1.0, 0.0, -1.0]))),
-        MatrixScaling().take(Weights(np.arange(9.0).reshape(3, 3) / 4, np.array([1.0, 0.0, -1.0])), 0.03),
-    ],
-    ids=lambda fitted: type(fitted).__name__,
+LINEAR = (
+    MatrixScaling().take(Weights(np.arange(9.0).reshape(3, 3) / 4, np.array([1.0, 0.0, -1.0])), 0.03),
+    VectorScaling().take(Weights(np.array([0.5, 2.0, 1.0]), np.array([1.0, 0.0, -1.0]))),
+    Temperature.from_dict(
+        {"kind": "Temperature", "solver": "exact", "temperature": 0.4, "status": "optimum"}
+    ),
+    Identity(),
 )
+
+
+def repaired(fitted):
+    return network(ArrayInputs(shape=(4,))).with_calibrator(Calibrator(fitted))
+
+
+@pytest.mark.parametrize("fitted", at_size(LINEAR[:1], LINEAR), ids=lambda fitted: type(fitted).__name__)
 def test_repairs_that_are_linear_are_inside(tmp_path, fitted):
-    model = network(ArrayInputs(shape=(4,))).with_calibrator(Calibrator(fitted))
+    model = repaired(fitted)
     write_onnx(model, tmp_path / "m.onnx")
     (probs,) = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(["probs"], {"rows": NUMBERS})
+    check_repair(model, probs)
+
+
+@pytest.mark.parametrize("fitted", LINEAR, ids=lambda fitted: type(fitted).__name__)
+def test_repairs_that_are_linear_are_in_what_is_exported(fitted):
+    """`write_onnx` checks the file against this."""
+    model = repaired(fitted)
+    exported = onnx_file.Exported(model.deployed, onnx_file._repair(model)).eval()
+    with torch.no_grad():
+        check_repair(model, exported(torch.from_numpy(NUMBERS))[0].numpy())
+
+
+def check_repair(model, probs):
     np.testing.assert_allclose(probs, model.predict_proba(NUMBERS), rtol=0, atol=1e-5)
     before = model.own_output(NUMBERS).log_probs.exp().numpy()
-    assert (np.abs(probs - before).max() < 1e-5) == isinstance(fitted, Identity)
+    assert (np.abs(probs - before).max() < 1e-5) == isinstance(model.calibrator.fitted, Identity)
 
 
 def test_a_repair_by_other_means_is_refused(tmp_path):

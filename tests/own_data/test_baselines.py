@@ -5,6 +5,8 @@ import pytest
 import calmoe
 from own_commands import NETWORK, done, write_credit
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):

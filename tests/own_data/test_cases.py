@@ -22,6 +22,8 @@ from calmoe.own_data.tables import read_table
 from image_folders import write_images
 from own_commands import NETWORK, done, refused
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 def written(path, columns):
     with path.open("w", newline="") as stream:

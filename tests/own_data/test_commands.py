@@ -19,6 +19,9 @@ from calmoe.predictions import Predictions
 from encoders import save_encoder
 from image_folders import write_images
 from own_commands import NETWORK, done, refused, write_credit
+from sizes import at_size
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(autouse=True)
@@ -216,7 +219,8 @@ def test_a_mixture_of_models_is_the_default_for_tables(tmp_path, unrendered):
 
 def test_an_expected_shift_chooses_how_robust_to_be(tmp_path, unrendered):
     rng = np.random.default_rng(0)
-    rows = [(rng.normal(), "abcdef"[i % 6], i % 2) for i in range(240)]
+    sites = at_size("abc", "abcdef")
+    rows = [(rng.normal(), sites[i % len(sites)], i % 2) for i in range(240)]
     lines = [f"{x + 2 * y * (site != 'a')},{site},{i % 9},{'ny'[y]}" for i, (x, site, y) in enumerate(rows)]
     (tmp_path / "t.csv").write_text("\n".join(["x,site,few,y", *lines, ""]))
     told = done("train", "t.csv", "--label", "y", "--expect-shift", "site", "--out", "m")

@@ -9,6 +9,8 @@ from calmoe.own_data.spec import read_spec
 from calmoe.predictions import Predictions
 from own_commands import NETWORK, done, refused, write_credit
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):

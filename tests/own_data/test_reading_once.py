@@ -10,6 +10,8 @@ from encoders import save_encoder
 from image_folders import write_images
 from own_commands import NETWORK, done, refused, write_credit
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):

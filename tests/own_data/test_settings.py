@@ -15,6 +15,8 @@ from encoders import save_encoder
 from image_folders import write_images
 from own_commands import done, refused, write_credit
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 OTHER = {
     "experts": 2,
     "epochs": 1,

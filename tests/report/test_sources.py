@@ -1,4 +1,5 @@
 import shutil
+from contextlib import nullcontext
 
 import pytest
 
@@ -8,12 +9,16 @@ from calmoe.experiments.run import Run
 from calmoe.experiments.runner import run
 from calmoe.experiments.spec import narrowed
 from calmoe.experiments.store import read_results
+from calmoe.render import drawing
 from calmoe.render.drawing import save
+from calmoe.report import write
 from calmoe.report.curves_file import read_curves
 from calmoe.report.frontier import frontier
 from calmoe.report.sources import run_curves
 from calmoe.report.write import write_report
 from calmoe.training.diagnostics import tilt_diagnostics
+from haste import unrendered
+from sizes import at_size
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +93,19 @@ def test_another_folder_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_report_has_curves_and_figures(reference, tmp_path):
+def test_a_report_has_curves_and_figures(reference, tmp_path, monkeypatch):
+    alt, others = frontier(run_curves(Run.open(reference))).alt, at_size(unrendered, nullcontext)
+
+    def rendered(figure, kind):
+        with nullcontext() if figure.alt == alt else others():
+            return drawing.rendered(figure, kind)
+
+    monkeypatch.setattr(write, "rendered", rendered)
     written = write_report([reference], tmp_path / "results")
     of_runs = read_curves(tmp_path / "results" / "curves.json")
     assert len(of_runs) == 4
     (again,) = save(frontier(of_runs), tmp_path / "frontier", formats=("png",))
+    assert again.stat().st_size > 10_000
     assert again.read_bytes() == (tmp_path / "results" / "figures" / "frontier.png").read_bytes()
     found = {path.stem for path in (tmp_path / "results" / "figures").glob("*.png")}
     assert found == set(written.figures)

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import statistics
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -14,8 +15,10 @@ from calmoe.data import DATASETS, domains
 from calmoe.experiments.store import RunFolder
 from calmoe.report import write
 from command_line import calmoe
+from haste import unrendered
 from image_folders import write_images
 from run_folders import drop
+from sizes import at_size
 from synthetic_curves import draw_without_curves
 
 SETTINGS = ("backbone=mlp", "hidden=[8]", "router_hidden=4", "epochs=2", "warmup=1", "batch=40")
@@ -59,7 +62,7 @@ def runs(images, tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(runs, images, tmp_path_factory):
     to = tmp_path_factory.mktemp("report")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, at_size(unrendered, nullcontext)():
         patch.setattr(write, "draw_figures", draw_without_curves)
         result = calmoe(
             "report", runs["sketch"], runs["photo"], runs["clipart"], "--to", to, "--data", images

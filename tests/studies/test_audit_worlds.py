@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+import forked
 from calmoe.errors import InputError
+from sizes import at_size
 from studies.audit_worlds import KINDS, audit_worlds, judged, read_answers, table
 
 KIND = "by class, one expert"
@@ -14,6 +16,7 @@ def without_time(answer):
     return {name: value for name, value in answer.items() if name != "CPU seconds"}
 
 
+@pytest.mark.usefixtures("brief")
 def test_worlds_are_judged_by_their_truth():
     rows = {kind: [judged((kind, 1000, 3))] for kind in ("clean, 3 classes", "by routing")}
     clean, routed = (row[0] for row in rows.values())
@@ -66,7 +69,16 @@ def test_bad_requests_are_refused(tmp_path):
         audit_worlds(worlds=1, rows=300, first=0, kinds="unknown", jobs=1, to=None)
 
 
+@pytest.fixture
+def small_processes(quick, monkeypatch):
+    """At the small size processes of the pool are forked, and learn little, as this one does."""
+    if at_size(True, False):
+        monkeypatch.setattr("studies.processes.get_context", lambda _: forked.server())
+        monkeypatch.setattr("studies.processes._one_thread", forked.begin_hastily)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_processes")
 def test_the_number_of_processes_changes_nothing(tmp_path):
     options = {"worlds": 2, "rows": 300, "first": 5, "kinds": KIND}
     for jobs in (1, 2):

@@ -17,6 +17,7 @@ from studies import cells
 from studies.cells import entropy_of_a_view, rows_of
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_row_a_reading(tiny, quiet, tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "hidden", partial(hidden, splits=1))
     methods = ("recommended", "mocae", "sharp_single", "sharp")

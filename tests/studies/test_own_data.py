@@ -18,7 +18,8 @@ QUICK = ("--model", "network", "--set", "epochs=2")
 def timed(home, *arguments):
     """As the study's own function, in a process that need not import everything."""
     begin = time.monotonic()
-    run([sys.executable, "-m", "calmoe", *arguments], cwd=home, check=True)
+    command = [sys.executable, "-m", "calmoe", *arguments]
+    run(command, cwd=home, check=True, hasty=at_size(True, False))
     return time.monotonic() - begin
 
 

@@ -15,6 +15,7 @@ from studies.repairs import row, table
 from study_rows import RESULTS
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_row_is_of_the_other_half(tmp_path):
     sample = binary.miscalibrated(0, temperature=2.5).sample(1200, seed=0)
     sample.save(tmp_path / "p.safetensors")
@@ -36,6 +37,7 @@ def test_a_row_is_of_the_other_half(tmp_path):
     assert len(table([one]).rows) == 1
 
 
+@pytest.mark.usefixtures("brief")
 def test_rules_are_judged_on_other_rows():
     world = binary.miscalibrated(0, temperature=2.5)
     case = Case("off", "world", world.sample(800, seed=0), world.sample(3000, seed=1))

@@ -1,10 +1,15 @@
 """What the study lacks is trained once, a target, seed and warm-up at a time, and stops in time."""
 
+import os
+import signal
+from multiprocessing import active_children
+
 import pytest
 
 from calmoe.errors import InputError
 from calmoe.predictions import Predictions
 from forked import in_place_of_subprocess
+from meanwhile import meanwhile
 from studies.rows import read_lines, write_lines
 from studies.train_truer import GRIDS, Grid, lacking, train_truer
 
@@ -93,7 +98,16 @@ def test_only_the_seeds_that_are_asked_for(tmp_path, capsys):
 
 
 def test_a_training_that_hangs_is_ended(tmp_path, capsys, monkeypatch):
+    """It hangs after its first epoch."""
     monkeypatch.setattr("studies.train_truer.GRACE", -594.0)
+    log, others = tmp_path / "work/42-single.log", {*active_children()}
+
+    def hang():
+        begun = log.exists() and "epoch 1/20000" in log.read_text()
+        for process in {*active_children()} - others if begun else ():
+            os.kill(process.pid, signal.SIGSTOP)
+        return begun
+
     options = {
         "data": None,
         "weights": None,
@@ -101,9 +115,16 @@ def test_a_training_that_hangs_is_ended(tmp_path, capsys, monkeypatch):
         "methods": "single",
         "seeds": "42",
     }
-    train_truer(
-        "digits", tmp_path / "none.jsonl", tmp_path / "work", limit=600.0, jobs=1, dry_run=False, **options
-    )
+    with meanwhile(hang):
+        train_truer(
+            "digits",
+            tmp_path / "none.jsonl",
+            tmp_path / "work",
+            limit=600.0,
+            jobs=1,
+            dry_run=False,
+            **options,
+        )
     assert "42-single hung and was killed" in capsys.readouterr().out
-    assert "seed 42 single epoch 1/20000" in (tmp_path / "work/42-single.log").read_text()
+    assert "seed 42 single epoch 1/20000" in log.read_text()
     assert not (tmp_path / "work/new-rows.jsonl").exists()

@@ -311,8 +311,8 @@ def test_pretrained_weights_replace_the_backbones_and_leave_the_head_to_the_seed
 def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch, every):
     """In float64, against `sharp_gradients` in a plain loop: weights, moments and batch norm's statistics."""
     model = ModelSettings(backbone="resnet18", stages=3)
-    settings = replace(SETTINGS, rho=0.3, batch=24, sharp_every=every)
-    small = replace(digits, train=digits.train.take(np.arange(48)))
+    settings = replace(SETTINGS, rho=0.3, batch=8, sharp_every=every)
+    small = replace(digits, train=digits.train.take(np.arange(16)))
     normalise = Batches.normalise
     monkeypatch.setattr(Batches, "normalise", lambda self, inputs: normalise(self, inputs).double())
 
@@ -330,7 +330,7 @@ def test_sharp_steps_are_two_explicit_passes(digits, monkeypatch, every):
     resident.load(start)
     resident.model.train()
     other._begin(42, 0, resident, settings)
-    for number, at in enumerate(torch.arange(48).split(24)):
+    for number, at in enumerate(torch.arange(16).split(8)):
         inputs, labels = other.batches.take(at)
         rows = other.batches.normalise(inputs)
         sharp_gradients(
@@ -436,8 +436,8 @@ def test_views_that_a_dataset_does_not_declare_are_refused(digits):
 
 def test_convolutions_learn_on_a_cpu_as_in_a_plain_loop(digits, monkeypatch):
     """In float64, against AdamW that is not fused: images lie in memory channels last, the weights do not."""
-    model, settings = ModelSettings(backbone="resnet18", stages=3), replace(SETTINGS, batch=48)
-    small = replace(digits, train=digits.train.take(np.arange(96)))
+    model, settings = ModelSettings(backbone="resnet18", stages=3), replace(SETTINGS, batch=16)
+    small = replace(digits, train=digits.train.take(np.arange(32)))
     normalise = Batches.normalise
     monkeypatch.setattr(Batches, "normalise", lambda self, inputs: normalise(self, inputs).double())
     trainer = Trainer(small, model, settings, torch.device("cpu"))
@@ -453,7 +453,7 @@ def test_convolutions_learn_on_a_cpu_as_in_a_plain_loop(digits, monkeypatch):
         net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, foreach=False
     )
     trainer._begin(42, 0, resident, settings)
-    for at in torch.arange(96).split(48):
+    for at in torch.arange(32).split(16):
         inputs, labels = trainer.batches.take(at)
         optimizer.zero_grad()
         ERM()(net(trainer.batches.normalise(inputs)), labels).backward()

@@ -9,7 +9,7 @@ from calmoe.auditing.statistics.estimates import NONE
 from calmoe.auditing.statistics.sequential import learn
 from calmoe.metrics import brier_score, ece, nll
 from calmoe.worlds import cancellation, multiclass
-from oracle import oracle
+from oracle import oracle, spare_learning
 from sizes import at_size, least, most
 from strategies import divergence
 
@@ -70,12 +70,12 @@ def test_a_shifted_world_keeps_its_truth_has_the_radius_and_other_classes():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("name", multiclass.WORLDS)
 def test_intervals_cover_over_random_worlds(name, monkeypatch):
     """ECE, experts, and what a witness and an adversary show who know the world."""
     monkeypatch.setattr(calibration, "smooth", lambda *_, **__: NONE)  # has its own test, and takes most time
-    times, covered = at_size(12, 200), {"ece": 0, "views": 0, "witness": 0, "curve": 0}
+    spare_learning(monkeypatch)
+    times, covered = at_size(10, 200), {"ece": 0, "views": 0, "witness": 0, "curve": 0}
     for seed in range(times):
         world = multiclass.WORLDS[name](seed)
         sample = world.sample(5000, seed=1000 + seed)
@@ -99,7 +99,7 @@ def test_intervals_cover_over_random_worlds(name, monkeypatch):
 @pytest.mark.parametrize("name", multiclass.WORLDS)
 def test_rates_over_random_worlds(name):
     """Learning and all, as `benchmarks/audit.py` has it at full size."""
-    times, honest, rejected, above, shares = at_size(4, 100), 0, 0, 0, []
+    times, honest, rejected, above, shares = at_size(3, 100), 0, 0, 0, []
     for seed in range(times):
         world = multiclass.WORLDS[name](seed)
         seen = Configurations.of(world.sample(5000, seed=1000 + seed))

@@ -4,7 +4,7 @@ Numbers first, each with an interval; no model judges a row that it learned from
 
 >>> from calmoe import worlds
 >>> from calmoe.auditing import audit
->>> report = audit(worlds.cancelling(seed=0).sample(4000, seed=0))
+>>> report = audit(worlds.cancelling(seed=0).sample(150, seed=0))
 >>> print(report.summary())
 Verdict: The probabilities ...
 """

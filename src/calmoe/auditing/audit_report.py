@@ -266,7 +266,7 @@ def audit(
 
     Example:
         >>> from calmoe.worlds import miscalibrated
-        >>> report = audit(miscalibrated(seed=0, temperature=3.0).sample(400, seed=0))
+        >>> report = audit(miscalibrated(seed=0, temperature=4.0).sample(150, seed=0))
         >>> report.verdict.truth, report.verdict.side
         ('off', 'too high')
     """

@@ -10,7 +10,7 @@ import calmoe
 import chromium
 from calmoe import worlds
 from calmoe.auditing.presentation.shift_explorer import script_json
-from haste import hastily
+from haste import hastily, unrendered
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028"
 browsers = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
@@ -26,7 +26,8 @@ def report():
 
 @pytest.fixture(scope="module")
 def page(report, tmp_path_factory):
-    return report.save(tmp_path_factory.mktemp("audit"))
+    with unrendered():
+        return report.save(tmp_path_factory.mktemp("audit"))
 
 
 def numbers(browser):

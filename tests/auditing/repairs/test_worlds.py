@@ -115,6 +115,7 @@ def in_world(name, rows, seed):
     return world.sample(rows, seed), lambda c: world.recalibrated(c.transform).nll
 
 
+@pytest.mark.usefixtures("brief")
 def test_what_is_recommended_is_never_worse_than_a_temperature_or_than_nothing():
     """In all kinds of worlds; and the interval of the promised gain holds what the chosen repair does."""
     rows, times = 1500, at_size(1, 25)
@@ -138,6 +139,7 @@ def test_what_is_recommended_is_never_worse_than_a_temperature_or_than_nothing()
     assert len(broken) <= most(tried, 0.1), broken
 
 
+@pytest.mark.usefixtures("brief")
 def test_nothing_to_repair_is_rarely_repaired():
     repaired = 0
     times = at_size(3, 100)
@@ -146,6 +148,7 @@ def test_nothing_to_repair_is_rarely_repaired():
     assert repaired <= most(times, 0.05)
 
 
+@pytest.mark.usefixtures("brief")
 def test_the_promise_is_not_too_high_on_average():
     """In worlds where nothing is to be gained beyond a temperature."""
     gains = []

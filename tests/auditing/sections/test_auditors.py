@@ -65,7 +65,7 @@ def test_one_expert_is_the_reliability_diagram():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_intervals_hold_together_over_random_worlds(name):
-    covered, times = 0, at_size(60, 400)
+    covered, times = 0, at_size(40, 400)
     for seed in range(times):
         world = WORLDS[name](seed)
         result = auditors(Configurations.of(world.sample(5000, seed=1000 + seed)))

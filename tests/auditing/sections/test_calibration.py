@@ -79,7 +79,7 @@ def test_intervals_cover_over_random_worlds(name, monkeypatch):
     def holds(found, true):
         return np.isnan(found.value) or (found.low <= true + 1e-12 and true <= found.high + 1e-12)
 
-    covered, times, errors = {"ece": 0, "balance": 0, "views": 0, "regions": 0}, at_size(20, 200), []
+    covered, times, errors = {"ece": 0, "balance": 0, "views": 0, "regions": 0}, at_size(14, 200), []
     for seed in range(times):
         world = WORLDS[name](seed)
         result = aggregate(Configurations.of(world.sample(5000, seed=1000 + seed)))

@@ -67,6 +67,7 @@ def test_of_several_sign_patterns_the_one_that_pushes_furthest():
     assert best.tolist() == [-1, -1]
 
 
+@pytest.mark.usefixtures("brief")
 def test_the_curves_of_a_cancelling_world():
     world = worlds.cancelling(0, delta=0.15, rule="leading")
     configurations = Configurations.of(world.sample(8000, seed=0))
@@ -85,6 +86,7 @@ def test_the_curves_of_a_cancelling_world():
     assert found.configurations.reaches(0.5).value == np.inf
 
 
+@pytest.mark.usefixtures("brief")
 def test_hard_routing_is_flat_under_region_reweighting_but_not_under_others():
     world = worlds.hard_routed(1, delta=0.15)
     found = fragility(Configurations.of(world.sample(8000, seed=0)), radii=RADII)
@@ -108,11 +110,12 @@ def test_intervals_hold_what_the_best_adversary_forces():
     assert np.mean(np.square(errors)) <= most_square(times)
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cancelling", "calibrated"])
 def test_rates_over_random_worlds(name):
     """Learning and all: a smaller `benchmarks/audit.py`."""
-    times, shares, above = at_size(4, 100), [], 0
+    times, shares, above = at_size(3, 100), [], 0
     for seed in range(times):
         world = WORLDS[name](seed)
         found = fragility(Configurations.of(world.sample(5000, seed=1000 + seed)), radii=RADII[:3])

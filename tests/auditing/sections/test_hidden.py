@@ -14,7 +14,7 @@ from calmoe.auditing.statistics.origin import BOTH, NOT_DECIDED, OWN_VECTOR, ROU
 from calmoe.auditing.statistics.sequential import FIRST, blocks, judged_blocks, learn
 from calmoe.worlds import WORLDS, cancellation
 from calmoe.worlds.binary import World
-from oracle import oracle, taught
+from oracle import oracle, spare_learning, taught
 from sizes import at_size, least, most, most_square
 
 
@@ -59,6 +59,7 @@ def test_of_many_rows_some_teach_and_some_are_judged():
     assert not np.array_equal(many[0], judged_blocks(600_000, seed=2)[0])
 
 
+@pytest.mark.usefixtures("brief")
 def test_rules_name_what_cancels():
     world = worlds.cancelling(4, delta=0.15, rule="leading")
     found = hidden(Configurations.of(world.sample(6000, seed=0)))
@@ -70,6 +71,7 @@ def test_rules_name_what_cancels():
     assert sum(rule.share.value for rule in found.rules) == pytest.approx(1)
 
 
+@pytest.mark.usefixtures("brief")
 def test_outright_miscalibration_is_not_hidden():
     found = hidden(Configurations.of(worlds.miscalibrated(2).sample(6000, seed=0)))
     assert found.p_calibrated < 1e-6
@@ -84,10 +86,10 @@ def test_the_same_seed_gives_the_same_numbers():
     assert hidden(configurations, seed=1) == hidden(configurations, seed=1)
 
 
-@pytest.mark.usefixtures("hasty")
-def test_bounds_hold_for_the_best_witness():
+def test_bounds_hold_for_the_best_witness(monkeypatch):
     """Who knows m − f needs no learning and leaves no slack: the bound misses as often as it may."""
-    times, honest, covered, errors = at_size(150, 1500), 0, 0, []
+    spare_learning(monkeypatch)
+    times, honest, covered, errors = at_size(100, 1500), 0, 0, []
     for seed in range(times):
         world = worlds.cancelling(seed)
         sample = world.sample(1000, seed=1000 + seed)
@@ -100,12 +102,12 @@ def test_bounds_hold_for_the_best_witness():
     assert np.mean(np.square(errors)) <= most_square(times)
 
 
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("rows", [300, 1000])
 @pytest.mark.parametrize("make", [worlds.calibrated, partial(worlds.miscalibrated, temperature=4.0)])
-def test_no_judge_makes_an_error_of_the_level_a_hidden_one(make, rows):
+def test_no_judge_makes_an_error_of_the_level_a_hidden_one(make, rows, monkeypatch):
     """The judge who leans the most on f, and on nothing else that is true."""
-    times, p_hidden = at_size(60, 1000), []
+    spare_learning(monkeypatch)
+    times, p_hidden = at_size(40, 1000), []
     for seed in range(times):
         world = make(seed)
         sample = world.sample(rows, seed=1000 + seed)
@@ -118,11 +120,12 @@ def test_no_judge_makes_an_error_of_the_level_a_hidden_one(make, rows):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("splits", [1, None])
 @pytest.mark.parametrize("name", ["calibrated", "cancelling"])
 def test_rates_over_random_worlds(name, splits):
     """Learning and all, one split and the default."""
-    times = at_size(5, 200) if splits == 1 else at_size(2, 100)
+    times = at_size(3, 200) if splits == 1 else at_size(2, 100)
     rejected, covered, honest = 0, 0, 0
     for seed in range(times):
         world = WORLDS[name](seed)
@@ -141,7 +144,7 @@ def test_rates_over_random_worlds(name, splits):
 @pytest.mark.parametrize("make", [partial(worlds.miscalibrated, temperature=4.0), worlds.confident])
 def test_an_error_of_the_level_alone_is_not_taken_for_a_hidden_one(make, rows):
     """Few rows make wide strata; steep miscalibration inside them once passed for hidden in 12 % of them."""
-    times = at_size(6, 200)
+    times = at_size(4, 200)
     found = [
         hidden(Configurations.of(make(seed).sample(rows, seed=1000 + seed)), splits=1)
         for seed in range(times)
@@ -157,7 +160,7 @@ FROM_ROUTING = ["by expert vector", "by routing"]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean_worlds_are_left_alone(name):
-    times, splits, rejected, adds, honest = at_size(5, 200), at_size(1, None), 0, 0, 0
+    times, splits, rejected, adds, honest = at_size(3, 200), at_size(1, None), 0, 0, 0
     for seed in range(times):
         world = cancellation.WORLDS[name](seed)
         seen = Configurations.of(world.sample(5000, seed=1000 + seed))
@@ -175,7 +178,7 @@ def test_clean_worlds_are_left_alone(name):
 @pytest.mark.parametrize("name", FROM_VECTOR + FROM_ROUTING)
 def test_what_cancels_is_found_and_traced(name):
     """±0.1 by predicted class, by expert vector, by routing: found, bounded, and attributed."""
-    times, splits, shown, honest, traced = at_size(5, 200), at_size(1, None), 0, 0, 0
+    times, splits, shown, honest, traced = at_size(3, 200), at_size(1, None), 0, 0, 0
     for seed in range(times):
         world = cancellation.WORLDS[name](seed)
         seen = Configurations.of(world.sample(5000, seed=1000 + seed))

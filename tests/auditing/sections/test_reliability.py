@@ -47,7 +47,7 @@ def test_it_says_in_short_what_was_found(predictions):
 @pytest.mark.usefixtures("hasty")
 def test_probabilities_that_are_not_the_experts_mixture_are_noted():
     sample = worlds.cancelling(seed=0).sample(600, seed=0)
-    assert calmoe.audit(sample).unlike < 1e-6
+    assert calmoe.audit(sample.take(np.arange(100))).unlike < 1e-6
     shifted = sample.output._replace(log_probs=sample.output.log_probs.roll(1, dims=0))
     report = calmoe.audit(Predictions(output=shifted, labels=sample.labels))
     assert report.unlike > 0.05
@@ -67,7 +67,7 @@ def test_a_temperature_is_no_disorder(temperature):
 
 @pytest.mark.usefixtures("hasty", "unrendered")
 def test_a_second_audit_leaves_nothing_of_the_first(tmp_path):
-    calmoe.audit(worlds.cancelling(seed=0).sample(1000, seed=0)).save(tmp_path)
+    calmoe.audit(worlds.cancelling(seed=0).sample(300, seed=0)).save(tmp_path)
     (tmp_path / "mine.txt").write_text("mine")
     few = Predictions.from_probs(np.array([[0.6, 0.4]] * 50), np.arange(50) % 2)
     calmoe.audit(few).save(tmp_path, {"file": "few.npz", "date": "today"})

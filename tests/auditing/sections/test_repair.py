@@ -52,6 +52,7 @@ def test_changes_are_differences_of_values(found):
     assert found.before.nll.against_nothing[:3] == (0, 0, 0)
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_clean_world_is_left_alone():
     found = repair(worlds.calibrated(1).sample(3000, seed=0))
     assert found.recommended is None
@@ -60,6 +61,7 @@ def test_a_clean_world_is_left_alone():
     assert sentences(found).startswith("No repair is recommended")
 
 
+@pytest.mark.usefixtures("brief")
 def test_an_overconfident_world_gets_a_temperature():
     found = repair(multiclass.miscalibrated(3).sample(3000, seed=0))
     world = worlds.miscalibrated(3).sample(3000, seed=0)
@@ -81,6 +83,7 @@ def test_a_repair_that_raises_the_ece_is_not_recommended():
     assert found.after.ece.value.value < found.before.ece.value.value + 0.01
 
 
+@pytest.mark.usefixtures("brief")
 def test_impossible_labels_are_counted_and_left_out_of_the_nll():
     sample = worlds.cancelling(0, delta=0.15).sample(2000, seed=0)
     probs = sample.output.probs.clone()
@@ -118,6 +121,7 @@ def test_too_few_rows_are_refused():
         repair(worlds.calibrated(0).sample(199, seed=0))
 
 
+@pytest.mark.usefixtures("hasty")
 def test_one_class_may_be_judged():
     sample = multiclass.miscalibrated(0).sample(1500, seed=0)
     top, one = repair(sample), repair(sample, of=2)

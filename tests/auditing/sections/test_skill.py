@@ -113,6 +113,7 @@ def test_classes_that_are_right_now_and_then_are_seldom_called_missed(classes):
     assert missed(np.full(classes, 40), np.zeros(classes), 0.95) == tuple((c, 40) for c in range(classes))
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_summary_says_which_classes_are_missed():
     random = np.random.default_rng(0)
     first = random.uniform(0.5, 0.6, 400)
@@ -130,6 +131,7 @@ def test_the_summary_says_which_classes_are_missed():
     assert f"never right on class 'yes' ({(labels > 0).sum()} rows)" in " ".join(one.summary().split())
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_repair_that_brings_skill_to_light_comes_before_a_new_model():
     random = np.random.default_rng(0)
     truth = random.dirichlet([6, 1, 0.5], 600)

@@ -8,7 +8,7 @@ from calmoe.auditing import Configurations, aggregate, hidden
 from calmoe.auditing.sections import calibration
 from calmoe.auditing.statistics import estimates
 from calmoe.auditing.statistics.estimates import NONE, binned_gap, total_gap
-from oracle import taught
+from oracle import spare_learning, taught
 from sizes import at_size, least
 
 PATTERNS = {
@@ -90,11 +90,11 @@ def test_no_error_seen_is_not_no_error():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("rows", [300, 1000, 5000])
 def test_intervals_cover_where_errors_are_rare(rows, monkeypatch):
     monkeypatch.setattr(calibration, "smooth", lambda *_, **__: NONE)  # has its own test, and takes most time
-    covered, times = {"ece": 0, "balance": 0, "witness": 0, "accuracy": 0}, at_size(30, 400)
+    spare_learning(monkeypatch)
+    covered, times = {"ece": 0, "balance": 0, "witness": 0, "accuracy": 0}, at_size(20, 400)
     for seed in range(times):
         world = worlds.confident(seed)
         sample = world.sample(rows, seed=1000 + seed)

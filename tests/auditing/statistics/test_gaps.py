@@ -58,7 +58,7 @@ def test_the_experts_average_is_the_sum_over_their_views():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", multiclass.WORLDS)
 def test_intervals_cover_over_worlds_of_five_classes(name):
-    covered, times = {"classwise": 0, "experts": 0}, at_size(30, 200)
+    covered, times = {"classwise": 0, "experts": 0}, at_size(20, 200)
     for seed in range(times):
         world = multiclass.WORLDS[name](seed)
         given = world.sample(3000, seed=1000 + seed)

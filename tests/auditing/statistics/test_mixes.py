@@ -105,6 +105,7 @@ def test_a_mix_says_what_there_is_more_of(found):
     assert found.describe(found.cells.mix()) == "the rows as they are"
 
 
+@pytest.mark.usefixtures("brief")
 def test_many_classes_rows_and_groups_stay_few_cells():
     random, n, c, k = np.random.default_rng(0), 20_000, 40, 8
     experts = random.dirichlet(np.full(c, 0.3), (n, k)).astype(np.float32)

@@ -157,6 +157,7 @@ def test_copies_and_repeated_cases_are_found(world, column):
             assert find_repeats(given, Configurations.of(given)) == Repeats(column), (seed, rows)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_an_audit_of_copies_decides_nothing_and_advises_no_repair(tmp_path):
     """Copies of calibrated rows were called hidden and off, and a harmful repair was recommended."""
     given = copies(np.random.default_rng(1), 4000)
@@ -189,6 +190,7 @@ def kinds(random, n):
     return drawn(random, true[kind], said[kind])
 
 
+@pytest.mark.usefixtures("hasty")
 def test_who_knows_that_rows_are_independent_is_believed(tmp_path, monkeypatch, unrendered):
     monkeypatch.chdir(tmp_path)
     given = kinds(np.random.default_rng(0), 3000)
@@ -207,6 +209,7 @@ def test_who_knows_that_rows_are_independent_is_believed(tmp_path, monkeypatch, 
     assert audit(replace(given, groups={"id": np.arange(3000)}), cluster="id").repeats is None
 
 
+@pytest.mark.usefixtures("hasty")
 def test_row_means_every_row_whatever_columns_there_are():
     given = persons(np.random.default_rng(0), 1000)
     given = replace(given, groups={"row": given.groups["person"]})
@@ -226,6 +229,7 @@ def test_a_column_of_blanks_hides_no_copies():
         assert find_repeats(thrice, Configurations.of(thrice)) == Repeats(None)  # incomes name nobody
 
 
+@pytest.mark.usefixtures("hasty")
 def test_one_column_of_cases_may_be_contradicted_by_another():
     """Of each visit one row is judged; the visits are a person's."""
     given = persons(np.random.default_rng(0), 4000)
@@ -236,6 +240,7 @@ def test_one_column_of_cases_may_be_contradicted_by_another():
     assert audit(given, cluster="person").repeats is None
 
 
+@pytest.mark.usefixtures("hasty")
 def test_one_row_of_each_case_is_audited_and_repaired(tmp_path, monkeypatch, unrendered):
     monkeypatch.chdir(tmp_path)
     persons(np.random.default_rng(0), 4000).save(tmp_path / "visits.csv")
@@ -252,6 +257,7 @@ def test_one_row_of_each_case_is_audited_and_repaired(tmp_path, monkeypatch, unr
     assert "leave out --stream" in refused("audit", "visits.csv", "--cluster", "person", "--stream")
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_judged_rows_are_counted_in_the_file():
     given = calibrated(seed=0).sample(900, seed=0)
     cases = np.random.default_rng(0).permutation(np.repeat(np.arange(300), 3))

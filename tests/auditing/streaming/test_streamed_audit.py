@@ -80,6 +80,7 @@ KINDS = {
 }
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_give_the_numbers_of_all_rows(tmp_path, kind):
     options = dict(KINDS[kind])
@@ -128,6 +129,7 @@ def with_zeros(predictions):
     return replace(predictions, output=MixtureOutput(logs, *predictions.output[1:]))
 
 
+@pytest.mark.usefixtures("hasty")
 def test_the_mixture_is_held_against_its_experts_on_all_rows(tmp_path):
     predictions = random_predictions(0, 1000)
     logs = predictions.output.log_probs.clone()
@@ -153,7 +155,7 @@ def test_reweightings_name_rows_of_the_table(tmp_path):
     assert ece(probs, labels, weights=weights) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("hasty", "unrendered")
 def test_the_page_says_which_numbers_rest_on_the_sample(tmp_path):
     path = write(tmp_path / "p.parquet", random_predictions(3, 600))
     files = streamed([path], most=FEW).files()

@@ -15,6 +15,7 @@ from calmoe.formats.rounding import renormalised, without_zeros
 from calmoe.mixture import combine
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS
+from sizes import at_size
 
 
 def soft(random, rows, classes, scale, shift=0.0):
@@ -54,6 +55,7 @@ def test_decimals_are_found_though_rows_sum_to_one_again(classes, decimals, scal
     assert decimals_of(probs) == decimals
 
 
+@pytest.mark.usefixtures(at_size("hasty", "brief"))
 @pytest.mark.parametrize(("classes", "scale", "decimals"), [(2, 1.5, 2), (2, 6, 3), (3, 2, 2), (10, 3, 3)])
 def test_rounding_does_not_tell_files_apart(tmp_path, classes, scale, decimals):
     """Nor does it hide a shift: what is found is what is found in files of full precision."""
