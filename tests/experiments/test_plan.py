@@ -146,7 +146,7 @@ def test_what_a_method_fixes_no_setting_of_a_run_changes():
     assert plain["sharp_single", 42].key != other["sharp_single", 42].key
     on_texts = leaves(plan(dataset="hatexplain", methods=("recommended",)))["recommended", 42]
     assert {name: on_texts.training.value(name) for name in fixed} == dict(fixed) | {"rho": 0.02}
-    with pytest.raises(InputError, match="recommended has no rho"):
+    with pytest.raises(InputError, match=r"recommended fixes rho=0\.2"):
         make_sweep("rho", (0.1, 0.2)).variants(narrowed(spec, methods=("recommended",)))
 
 

@@ -108,7 +108,7 @@ def own_method():
     del METHODS["mine"], OBJECTIVES["weighed"]
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("undrawn")
 def test_an_objective_with_a_setting_trains_sweeps_resumes_and_is_reported(own_method, tiny, quiet, tmp_path):
     spec = narrowed(tiny, methods=("vanilla", "mine"))
     outcome = run(with_settings(spec, ["weight=4"]), tmp_path / "run", console=quiet)
@@ -176,7 +176,6 @@ def predictions(finished, method="vanilla"):
     return model
 
 
-@pytest.mark.usefixtures("unrendered")
 @pytest.mark.usefixtures("unrendered")
 def test_predictions_from_elsewhere_stand_in_tables_and_figures(finished, tiny, quiet, tmp_path):
     model = predictions(finished)
@@ -257,7 +256,7 @@ def test_predictions_have_a_home_in_another_copy(finished, tmp_path):
 # --- averaged weights and pooled views
 
 
-@pytest.mark.usefixtures("unrendered")
+@pytest.mark.usefixtures("undrawn")
 def test_one_training_is_read_four_ways(tiny, quiet, tmp_path):
     """Average and last weights, with and without views: each has its scores, and old keys stay."""
     spec = narrowed(with_settings(tiny, ["average=0.9", "views=5"]), methods=("vanilla", "mocae", "sharp"))
@@ -313,7 +312,8 @@ def test_a_sweep_chooses_by_validation_rows_as_the_model_will_see_rows(tiny, qui
     (row,) = run(spec, tmp_path / "run", console=quiet).rows
     opened = Run.open(tmp_path / "run")
     pooled = opened.folder.predictions(opened.finished()[0].key)["views_validation"]
-    assert row["validation_nll"] == nll(pooled.output.log_probs, pooled.labels)
+    tempered = Temperature().fit(pooled.output.log_probs, pooled.labels).transform(pooled.output.log_probs)
+    assert row["validation_nll_ts"] == nll(tempered, pooled.labels)
 
 
 def test_texts_and_tables_have_no_views(tiny, quiet, tmp_path, monkeypatch):

@@ -137,9 +137,9 @@ def test_values_are_held_to_the_settings_own_bounds():
 @pytest.mark.parametrize(
     ("setting", "values", "methods"),
     [
-        ("warmup", (0, 1, 2, 3), ("robust", "entropic")),
+        ("warmup", (0, 1, 2, 3), at_size(("robust",), ("robust", "entropic"))),
         ("gamma", (1, 4), ("cvar", "robust")),
-        ("batch", (16, 40), ("vanilla", "robust")),
+        ("batch", at_size((64, 200), (16, 40)), ("vanilla", "robust")),
         ("weight_decay", (0, 1), ("vanilla",)),
         ("average", (0.9, 0.98), ("sharp",)),
         *at_size(
@@ -186,7 +186,7 @@ def test_every_point_of_several_settings_is_exactly_its_own_run(tiny, quiet, tmp
     assert sum(node.epochs for node in nodes) == 2 * (2 + 2 * (2 + 1))
     outcome = run(spec, tmp_path / "sweep", sweep=sweep, console=quiet)
     assert outcome.exit_code == 0
-    assert len({row["validation_nll"] for row in outcome.rows}) == 8
+    assert len({row["validation_nll_ts"] for row in outcome.rows}) == 8
     for eta, hidden, warmup in at_size(sweep.points[::3], sweep.points):
         alone = with_settings(spec, [f"eta={eta}", f"hidden={list(hidden)}", f"warmup={warmup}"])
         folder = tmp_path / f"{eta}-{hidden}-{warmup}"
@@ -229,8 +229,9 @@ def test_sweeps_of_one_folder_train_a_warm_up_once(tiny, quiet, tmp_path, monkey
 
     monkeypatch.setattr(Trainer, "train", counting)
     spec = narrowed(tiny, methods=("robust",), seeds=(42, 43))
-    first = grid(parse_space(["eta=1,2", "batch=32"]))
-    second = random_points(parse_space(["batch=32", "eta=0..4"]), 2, seed=0)
+    batch = f"batch={spec.training.batch}"
+    first = grid(parse_space(["eta=1,2", batch]))
+    second = random_points(parse_space([batch, "eta=0..4"]), 2, seed=0)
     for sweep in (first, second, first):
         assert run(spec, tmp_path, sweep=sweep, console=quiet).exit_code == 0
     warmups = [seed for seed, stage, _ in trained if stage.start == 0]
@@ -268,7 +269,7 @@ def test_rows_say_what_the_tilt_did_and_a_sweep_goes_on(tiny, quiet, tmp_path, m
     spec = narrowed(tiny, methods=("vanilla", "robust"))
     run(spec, tmp_path, sweep=make_sweep("eta", (4, 1)), console=quiet)
     before = {row["value"]: row for row in read_results(tmp_path) if row["method"] == "robust"}
-    assert before[4]["perplexity"] < before[1]["perplexity"] < 32 == before[1]["batch"]
+    assert before[4]["perplexity"] < before[1]["perplexity"] < tiny.training.batch == before[1]["batch"]
     assert before[4]["gamma_eff"] > before[1]["gamma_eff"] > 1
     vanilla = [row for row in read_results(tmp_path) if row["method"] == "vanilla"]
     assert [row["value"] for row in vanilla] == [1, 4]
@@ -300,7 +301,7 @@ def test_a_batch_larger_than_the_data_counts_as_the_rows_there_are(tiny, quiet, 
     monkeypatch.setattr("calmoe.training.trainer.tilt_diagnostics", without_its_size)
     run(narrowed(tiny, methods=("robust",)), tmp_path / "old", sweep=make_sweep("eta", (0,)), console=quiet)
     found, n = eta_gamma(read_results(tmp_path / "old"))
-    assert n == 32
+    assert n == tiny.training.batch
     assert found["robust"][0].gamma_eff.mean == pytest.approx(1)
 
 
@@ -366,10 +367,12 @@ def test_the_command_takes_grids_pairs_and_random_points(tmp_path):
         assert done.exit_code == 0, done.output
         return {tuple(row["point"].values()) for row in read_results(out)}
 
-    assert points("eta=0,1", "batch=32,64") == {(32, 0), (32, 1), (64, 0), (64, 1)}
-    assert points("eta=0,1", "batch=32,64", "--paired") == {(32, 0), (64, 1)}
-    drawn = points("eta=0..4", "batch=32,64", "--random", "2", "--seed", "7")
-    assert drawn == {*random_points(parse_space(["eta=0..4", "batch=32,64"]), 2, seed=7).points}
+    few, many = at_size((128, 256), (32, 64))
+    batch = f"batch={few},{many}"
+    assert points("eta=0,1", batch) == {(few, 0), (few, 1), (many, 0), (many, 1)}
+    assert points("eta=0,1", batch, "--paired") == {(few, 0), (many, 1)}
+    drawn = points("eta=0..4", batch, "--random", "2", "--seed", "7")
+    assert drawn == {*random_points(parse_space(["eta=0..4", batch]), 2, seed=7).points}
 
 
 def test_a_bare_setting_may_stand_before_or_after_the_dataset(tmp_path, monkeypatch):
@@ -384,6 +387,7 @@ def test_a_bare_setting_may_stand_before_or_after_the_dataset(tmp_path, monkeypa
 
 def test_the_command(tmp_path):
     settings = ["--set", "epochs=4", "--set", "hidden=[8]", "--set", "warmup=2", "--seeds", "42,43"]
+    settings += at_size(["--set", "batch=128"], [])
     out = ["--out", str(tmp_path / "sweep")]
     done = CliRunner().invoke(app, ["sweep", "eta", "digits", "--values", "0,2", *settings, *out])
     assert done.exit_code == 0, done.output

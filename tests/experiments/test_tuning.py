@@ -1,3 +1,5 @@
+import logging.handlers
+import queue
 import sys
 
 import pytest
@@ -63,13 +65,13 @@ def test_a_study_that_is_stopped_and_goes_on_is_the_undisturbed_one(robust, quie
     rows = [
         row for row in outcome.rows if row["point"] == dict(zip(sweep.settings, sweep.points[0], strict=True))
     ]
-    corrected = [row["validation_nll"] for row in rows if row["protocol"] == "corrected"]
+    corrected = [row["validation_nll_ts"] for row in rows if row["protocol"] == "corrected"]
     assert sum(corrected) / len(corrected) == pytest.approx(undisturbed[0][1], rel=1e-12)
 
 
 def test_a_longer_study_begins_as_a_shorter_one_and_finds_the_bowl(robust, quiet, tmp_path, monkeypatch):
     """20 trials: TPE learns from the values after ten."""
-    monkeypatch.setattr(OpenSweep, "validation_nll", bowl)
+    monkeypatch.setattr(OpenSweep, "validation_nll_ts", bowl)
     objective = Objective(robust, tmp_path, SPACE, console=quiet)
     long, short = optuna_study(objective, 20, seed=3), optuna_study(objective, 14, seed=3)
     assert trials(long)[:14] == trials(short)
@@ -78,11 +80,11 @@ def test_a_longer_study_begins_as_a_shorter_one_and_finds_the_bowl(robust, quiet
 
 
 def test_the_objective_works_in_a_study_of_ones_own(robust, quiet, tmp_path, monkeypatch):
-    monkeypatch.setattr(OpenSweep, "validation_nll", bowl)
+    monkeypatch.setattr(OpenSweep, "validation_nll_ts", bowl)
     space = ["eta=0,1.5", "warmup=1", "hidden=[8],[8,8]"]
     asked = []
     monkeypatch.setattr(
-        OpenSweep, "validation_nll", lambda _, sweep: asked.append(sweep.points[0]) or sweep.points[0][0]
+        OpenSweep, "validation_nll_ts", lambda _, sweep: asked.append(sweep.points[0]) or sweep.points[0][0]
     )
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(Objective(robust, tmp_path, space, console=quiet), n_trials=6)
@@ -93,7 +95,7 @@ def test_the_objective_works_in_a_study_of_ones_own(robust, quiet, tmp_path, mon
 
 def test_a_point_that_diverges_is_pruned_and_the_study_goes_on(robust, quiet, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        OpenSweep, "validation_nll", lambda self, s: None if s.points[0][0] > 2 else bowl(self, s)
+        OpenSweep, "validation_nll_ts", lambda self, s: None if s.points[0][0] > 2 else bowl(self, s)
     )
     study = optuna_study(Objective(robust, tmp_path, SPACE, console=quiet), 8)
     states = {trial.state.name: trial.params["eta"] for trial in study.trials}
@@ -105,7 +107,7 @@ def test_a_model_that_diverges_has_no_value(robust, quiet, tmp_path):
     sweep = OpenSweep(robust, tmp_path, console=quiet)
     point = make_points(["weight_decay", "learning_rate"], [(1e30, 10)])
     assert sweep.known(point) is None
-    assert sweep.validation_nll(point) is None
+    assert sweep.validation_nll_ts(point) is None
     assert any("seed 42" in name for name in sweep.failed)
 
 
@@ -121,7 +123,7 @@ def test_the_command_tunes_draws_its_next_point_and_reports(tmp_path):
     assert not (tmp_path / "study").exists()
     done = calmoe("eta=0..4", "--optuna", "2", "--seed", "5")
     assert done.exit_code == 0, done.output
-    assert "validation NLL chooses η" in " ".join(done.output.split())
+    assert "validation NLL+TS chooses η" in " ".join(done.output.split())
     assert len({row["value"] for row in read_results(tmp_path / "study")}) == 2
     assert "all 2 trials are finished" in " ".join(
         calmoe("eta=0..4", "--optuna", "2", "--seed", "5", "--dry-run").output.split()
@@ -166,14 +168,18 @@ def test_without_optuna_a_line_names_the_extra(robust, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [TimeUp(), InputError("no such file")])
-def test_what_ends_a_study_shows_no_traceback(robust, quiet, tmp_path, monkeypatch, caplog, ending):
+def test_what_ends_a_study_shows_no_traceback(robust, quiet, tmp_path, monkeypatch, ending):
     def end(*_):
         raise ending
 
-    monkeypatch.setattr(OpenSweep, "validation_nll", end)
+    monkeypatch.setattr(OpenSweep, "validation_nll_ts", end)
     objective = Objective(robust, tmp_path / "run", SPACE, console=quiet)
+    records = queue.SimpleQueue()
+    handler = logging.handlers.QueueHandler(records)
+    logging.getLogger().addHandler(handler)
     optuna.logging.enable_propagation()
     with pytest.raises(type(ending)):
         optuna_study(objective, 3)
     optuna.logging.disable_propagation()
-    assert not caplog.records
+    logging.getLogger().removeHandler(handler)
+    assert records.empty()

@@ -16,7 +16,7 @@ SEEDS = (42, 43, 44)
 
 def judged(rows, nll):
     """The rows with a validation NLL, by its function of their point."""
-    return [row | {"validation_nll": nll(row_point(row))} for row in rows]
+    return [row | {"validation_nll_ts": nll(row_point(row))} for row in rows]
 
 
 def sweep(
@@ -121,15 +121,15 @@ def test_words_and_caption_tell_of_the_error_that_is_drawn(hard, title, chosen):
     assert sweep_figure(rows, "corrected").figure.axes[0].get_ylabel() == title
     (bullet,) = sweep_in_words(rows, "corrected", {"eta": 1}).bullets
     at_chosen, at_default = bullet.split(" The default, ")
-    assert at_chosen.startswith("Robust MoE: η = 4 is chosen (validation NLL 0.250 ± 0.000; on test, ")
+    assert at_chosen.startswith("Robust MoE: η = 4 is chosen (validation NLL+TS 0.250 ± 0.000; on test, ")
     assert f"{title} {chosen} ± " in at_chosen
     assert f"{title} after temperature" in at_chosen
-    assert at_default.startswith("η = 1: validation NLL 1.000 ± 0.000; on test, ")
+    assert at_default.startswith("η = 1: validation NLL+TS 1.000 ± 0.000; on test, ")
     assert f"{title} {'0.110' if hard else '0.050'} ± " in at_default
     whose = "ECE of the hard subset" if hard else "ECE"
     caption = f"{whose}, raw and after a temperature, and accuracy, by η."
     assert sweep_caption(sweep(hard=hard), "corrected") == caption
-    assert sweep_caption(rows, "corrected").startswith(f"{caption} Right: validation NLL")
+    assert sweep_caption(rows, "corrected").startswith(f"{caption} Right: validation NLL+TS")
 
 
 def test_validation_chooses_whatever_test_says():
@@ -137,13 +137,13 @@ def test_validation_chooses_whatever_test_says():
     rows = judged(sweep(), lambda point: 1 / point["eta"])
     grid = sweep_table(rows, "corrected")
     titles = [heading.title for heading in grid.headings]
-    assert titles[:4] == ["η", "Choice", "Seeds", "Validation NLL"]
+    assert titles[:4] == ["η", "Choice", "Seeds", "Validation NLL+TS"]
     assert [row[1].text for row in grid.rows] == ["", "", "chosen"]
     best = [row["accuracy"] for row in table(grid)]
     assert best[0] == max(best)
-    assert table(grid)[2]["validation_nll"] == "0.25"
+    assert table(grid)[2]["validation_nll_ts"] == "0.25"
     (line,) = choices_in_words(rows, "corrected")
-    assert "validation NLL chooses η = 4 for Robust MoE (0.250 ± 0.000" in line
+    assert "validation NLL+TS chooses η = 4 for Robust MoE (0.250 ± 0.000" in line
     figure = sweep_figure(rows, "corrected").figure
     assert points(figure.axes[2])[0].tolist() == [[1, 2, 4], [1, 0.5, 0.25]]
     (ring,) = [line for line in figure.axes[2].lines if line.get_markersize() == 9]
@@ -180,7 +180,7 @@ def test_points_of_several_settings_stand_by_their_validation_nll():
         ("1", "0.1"), ("1", "0.5"), ("0", "0.1"), ("0", "0.5"), ("3", "0.1"), ("3", "0.5"),
     ]  # fmt: skip
     assert [row["choice"] for row in found] == ["chosen", *[""] * 5]
-    numbers = [float(row["validation_nll"]) for row in found]
+    numbers = [float(row["validation_nll_ts"]) for row in found]
     assert numbers == sorted(numbers)
     assert "6 points" in sweep_in_words(over(GRID), "corrected").text
     assert "η = 1, rho = 0.1 is chosen" in sweep_in_words(over(GRID), "corrected").bullets[0]
@@ -198,7 +198,7 @@ def test_two_settings_are_drawn_as_a_map_with_a_ring_at_the_chosen_point():
         ring, default = axes.lines
         assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (1, 0.1)
         assert (default.get_xdata()[0], default.get_ydata()[0]) == (0, 0.5)
-    assert "at η = 1, rho = 0.1: validation NLL 0.100" in alt
+    assert "at η = 1, rho = 0.1: validation NLL+TS 0.100" in alt
     assert "ring" in sweep_caption(rows, "corrected")
 
 

@@ -198,7 +198,8 @@ def test_the_page_names_absent_targets_and_the_commands():
         "Art: there is no run.",
         "Cartoon: there is no run.",
         "calmoe run pacs --data DIR --target photo --methods vanilla,robust --seeds 42,43",
-        "calmoe report runs/pacs-photo runs/pacs-sketch --to runs/pacs-report --data DIR",
+        "--out reproduced/pacs-photo\n",
+        "calmoe report reproduced/pacs-photo reproduced/pacs-sketch --to reproduced/pacs-report --data DIR",
         '<a href="sketch/report.html">',
         "Not drawn, targets: not &lt;now&gt;.",
     ):

@@ -125,7 +125,7 @@ def test_the_corrected_protocol_is_no_test_of_reproduction():
 
 def test_comparisons_are_counted():
     told = words(VANILLA + rows("robust", ece=LOWER))["Uncertain"]
-    assert "These are 6 comparisons" in told  # two metrics on two targets and their mean
+    assert "This summary makes 6 comparisons" in told  # two metrics on two targets and their mean
     assert "about 0.3 " in told
 
 

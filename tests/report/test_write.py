@@ -19,6 +19,7 @@ from calmoe.report.figure_list import run_figures
 from calmoe.report.reproduction import command
 from calmoe.report.write import write_report
 from run_folders import drop, record_of
+from sizes import at_size
 from synthetic_curves import draw_without_curves
 
 
@@ -46,9 +47,10 @@ def history_of(path, method, seed):
 
 def test_the_page_says_what_why_and_how(reference, undrawn, tmp_path):
     page = page_of(reference, tmp_path / "report")
+    batch = at_size("batch=128, ", "")
     for said in (
         "<h1>Calibration on digits</h1>",
-        "4 methods on digits, hidden=[8], router_hidden=4, epochs=3, warmup=1, 1 seed (42)",
+        f"4 methods on digits, hidden=[8], router_hidden=4, epochs=3, warmup=1, {batch}1 seed (42)",
         "There is one seed, so there are no intervals",
         "Nothing: every method has all 1 seed",
         "Not drawn, frontier: &lt;not&gt; now.",
@@ -157,7 +159,7 @@ def test_sweeps_stand_beside_the_run(reference, swept, undrawn, tmp_path):
         "Sweep of η",
         "2 values from 1 to 2, 2 seeds",
         "calmoe sweep eta digits --values 1,2 --seeds 42,43",
-        "calmoe report runs/digits runs/digits-eta runs/digits-warmup",
+        "calmoe report reproduced/digits reproduced/digits-eta reproduced/digits-warmup",
         "The worst failures, not typical images",
     ):
         assert said in page

@@ -62,7 +62,7 @@ def sweep_command(
     ] = None,
     optuna: Annotated[
         int | None,
-        typer.Option(min=1, metavar="TRIALS", help="Optuna chooses so many points, for validation NLL."),
+        typer.Option(min=1, metavar="TRIALS", help="Optuna chooses so many points, for validation NLL+TS."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of --random and --optuna.", show_default="0")
@@ -94,7 +94,7 @@ def sweep_command(
 ) -> None:
     """Train over values of some settings, from shared warm-ups; run again to continue or to add.
 
-    The point with the lowest validation NLL is chosen; test rows take no part.
+    The point with the lowest validation NLL after a temperature is chosen; test rows take no part.
 
     A grid: calmoe sweep digits eta=0,1,2 warmup=5,20 --seeds 42-44
 

@@ -187,14 +187,12 @@ def asked(
 
 def _note_unread(spec: "RunSpec", settings: Sequence[str]) -> None:
     """Say which settings change nothing; they stay, as the run's next methods may read them."""
-    from calmoe.experiments.sweep import is_read, sweepable
+    from calmoe.experiments.sweep import unread
     from calmoe.render.wording import listed
 
     names = (setting.partition("=")[0].strip().rpartition(".")[2] for setting in settings)
-    read = {"warmup"}  # a warm-up by ERM is a part of ERM: where it ends is in the plan all the same
-    unread = [n for n in names if n in sweepable() and n not in read and not is_read(spec, n)]
-    if unread and not follows():
-        say(f"note: {listed(unread)}: set, but read by no method of this run")
+    if (idle := unread(spec, names)) and not follows():
+        say(f"note: {listed(idle)}: set, but read by no method of this run")
 
 
 def _refuse_missing_plugin(folder: Path) -> None:

@@ -16,7 +16,7 @@ from calmoe.metrics.groups import group_masks
 from calmoe.mixture import MixtureOutput
 from calmoe.predictions import Predictions
 
-EVALUATION_VERSION = 4  # raise it when rows change: sealed results are then computed anew
+EVALUATION_VERSION = 5  # raise it when rows change: sealed results are then computed anew
 VIEWS = "views_"
 READINGS = (VIEWS, "last_", "last_views_")  # pooled over views; of the last weights, not the average
 VALIDATION = {"corrected": "validation", "published": "validation_augmented"}
@@ -29,7 +29,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """One row: metrics on test, its hard subset and its worst groups, raw and after a temperature ("_ts").
 
-    `validation_nll` is the one number of validation rows, without a temperature: a sweep chooses by it.
+    `validation_nll_ts` is the one number of validation rows: a sweep chooses by it.
     """
     row: dict[str, Any] = {"method": method, "seed": seed, "protocol": protocol}
     validation, test, temperatures = read(method, protocol, predictions)
@@ -37,7 +37,7 @@ def evaluate(
         row["temperatures"] = temperatures
     output, temperature = test.output, fitted_temperature(validation, protocol)
     row |= {"temperature": temperature.temperature_, "temperature_status": temperature.status_}
-    row["validation_nll"] = validation_nll(method, protocol, predictions)
+    row["validation_nll_ts"] = validation_nll_ts(method, protocol, predictions)
     row |= _scores(output, temperature, test.known_labels, "")
     mask = test.mask(hard) if hard else None
     row |= {"n": len(test), "n_hard": int(mask.sum()) if mask is not None else 0}
@@ -74,10 +74,15 @@ def used_reading(predictions: Mapping[str, Predictions]) -> str:
     return VIEWS if f"{VIEWS}test" in predictions else ""
 
 
-def validation_nll(method: str, protocol: str, predictions: Mapping[str, Predictions]) -> float | None:
-    """The row's `validation_nll` alone, of the model as it is used; None where it is infinite."""
+def validation_nll_ts(method: str, protocol: str, predictions: Mapping[str, Predictions]) -> float | None:
+    """The row's `validation_nll_ts` alone, of the model as it is used; None where it is infinite.
+
+    The temperature is fitted on these very rows. One number flatters all models alike; without it, a sweep
+    would choose among errors that a temperature removes.
+    """
     validation, *_ = read(method, protocol, predictions, used_reading(predictions))
-    return _finite(nll(validation.output.log_probs, validation.known_labels))
+    temperature = fitted_temperature(validation, protocol)
+    return _finite(nll(temperature.transform(validation.output.log_probs), validation.known_labels))
 
 
 def _read_otherwise(

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from calmoe.errors import InputError
 from calmoe.experiments.engines.work import Engine, Work
-from calmoe.experiments.evaluation import validation_nll
+from calmoe.experiments.evaluation import validation_nll_ts
 from calmoe.experiments.preparation import describe_run, load_data
 from calmoe.experiments.run import Run
 from calmoe.experiments.runner import LOCAL
@@ -60,7 +60,7 @@ class OpenSweep:
         self.failed: dict[str, str] = {}  # by name of a model: why it has no result
         self.given_up: set[Point] = set()  # a model of them had diverged, and was not trained again
 
-    def validation_nll(self, sweep: Sweep) -> float | None:
+    def validation_nll_ts(self, sweep: Sweep) -> float | None:
         """The mean over seeds at the sweep's one point, trained if it is not there; None: one diverged."""
         record = describe_run(self.spec, self.dataset, self.device.type, sweep)
         with self.folder.locked(), threads(self.work.threads):
@@ -107,6 +107,6 @@ class OpenSweep:
             for m in run.finished()
             if m.point == point and m.method in spec.methods and m.seed in spec.seeds
         ]
-        losses = [validation_nll(m.method, spec.protocol, self.folder.predictions(m.key)) for m in models]
+        losses = [validation_nll_ts(m.method, spec.protocol, self.folder.predictions(m.key)) for m in models]
         known = [loss for loss in losses if loss is not None]
         return math.fsum(known) / len(known) if len(known) == len(spec.seeds) else None

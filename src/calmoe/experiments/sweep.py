@@ -1,16 +1,16 @@
 """A sweep: some settings take several values, all else stays, and what the points share is trained once."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
-from calmoe.backbones import backbone_options
+from calmoe.backbones import BACKBONES, backbone_options
 from calmoe.errors import InputError, check_known, shown
 from calmoe.experiments.plan import ALWAYS, LATER
 from calmoe.experiments.spec import RunSpec, narrowed, setting_text
 from calmoe.methods import METHODS, Method, card
-from calmoe.render.wording import shortest
+from calmoe.render.wording import listed, shortest
 from calmoe.training.settings import ModelSettings, TrainingSettings, declared_settings
 from calmoe.validation import items, number, text, whole
 
@@ -225,13 +225,32 @@ def is_read(spec: RunSpec, setting: str) -> bool:
     return any(_reads(card(name), setting, spec.model) for name in spec.methods)
 
 
+def unread(spec: RunSpec, settings: Iterable[str]) -> list[str]:
+    """Those that change nothing in the run's methods; a warm-up with ERM counts as a part of ERM.
+
+    With a backbone whose plug-in is not loaded, nobody knows.
+
+    >>> from calmoe.experiments.spec import load_preset
+    >>> unread(narrowed(load_preset("digits"), methods=("recommended",)), ["rho", "epochs", "warmup"])
+    ['rho']
+    """
+    origin, known = BACKBONES.origin(spec.model.backbone), sweepable()
+    if origin is not None and not origin.present:
+        return []
+    return [s for s in settings if s in known and s != "warmup" and not is_read(spec, s)]
+
+
 def _check_read(spec: RunSpec, setting: str) -> None:
     """Refuse a setting that changes nothing."""
     if is_read(spec, setting):
         return
+    fixed = {name: card(name).fixed[setting] for name in spec.methods if setting in card(name).fixed}
     having = [name for name, method in METHODS.items() if _reads(method, setting, spec.model)]
     if not having:
         raise InputError(f"the backbone {spec.model.backbone} has no {setting}: sweep another setting")
+    if fixed:
+        held = listed([f"{name} fixes {setting}={setting_text(value)}" for name, value in fixed.items()])
+        raise InputError(f"{held}: sweep a method that leaves it open, {having[0]} say")
     raise InputError(f"{', '.join(spec.methods)} has no {setting}: sweep a method that has, {having[0]} say")
 
 

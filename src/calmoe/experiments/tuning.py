@@ -1,4 +1,4 @@
-"""Optuna chooses the points of a sweep: a study minimises validation NLL, the mean over seeds.
+"""Optuna chooses the points of a sweep: a study minimises validation NLL+TS, the mean over seeds.
 
 A study keeps no file of its own. Its sampler's choices follow from its seed and from the values before, and
 those are in the folder: the same command asks for the same points again, finds them finished, and goes on.
@@ -30,7 +30,7 @@ MOST_TRIALS = 1000
 class Objective:
     """What a study minimises: `study.optimize(Objective(spec, out, ["eta=0..4"]), n_trials=30)`.
 
-    A trial's point is trained in the folder `out` unless it is there; its value is the validation NLL, the
+    A trial's point is trained in the folder `out` unless it is there; its value is the validation NLL+TS, the
     mean over the spec's seeds. A point that diverges is pruned. `space` is as `calmoe sweep` takes it.
     """
 
@@ -63,8 +63,8 @@ class Objective:
     def __call__(self, trial: Any) -> float:
         point = self.point(trial)
         self.asked.append(point)
-        value = self.sweep.validation_nll(point)
-        outcome = "no result" if value is None else f"validation NLL {value:.4f}"
+        value = self.sweep.validation_nll_ts(point)
+        outcome = "no result" if value is None else f"validation NLL+TS {value:.4f}"
         if point.points[0] in self.sweep.given_up:
             outcome = "diverged before, not trained again"
         say(f"trial {trial.number + 1}: {_short_label(point)}: {outcome}", self.console)

@@ -59,7 +59,7 @@ COLUMNS = {
         Column("worst_group_accuracy", "Worst-Group Accuracy", "worst group", ("scores",), max),
         Column("worst_group_ece", "Worst-Group ECE", "worst group", ("scores",)),
         Column("worst_group_ece_ts", "Worst-Group ECE+TS", "worst group", ("scores",)),
-        Column("validation_nll", "Validation NLL", "proper", ("sweep",)),
+        Column("validation_nll_ts", "Validation NLL+TS", "proper", ("sweep",)),
     )
 }
 

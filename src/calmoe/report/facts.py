@@ -8,7 +8,8 @@ from calmoe.experiments.environment import portable
 from calmoe.experiments.plugins import Plugin
 from calmoe.experiments.record import Record
 from calmoe.experiments.spec import dotted
-from calmoe.methods import method_title
+from calmoe.experiments.sweep import unread
+from calmoe.methods import card, method_title
 from calmoe.render.grid import Entry, Grid, Heading, label
 from calmoe.render.page import Code, Fact
 from calmoe.report.sources import Source
@@ -66,7 +67,17 @@ def _settings(record: Record) -> list[list[str]]:
     document = record.as_json()
     table = document.pop("spec")
     document.pop("plugins", None)  # they have a table of their own
-    return [[name, _shown(value)] for name, value in {**dotted(table), **document}.items()]
+    idle = unread(record.spec, [name.rpartition(".")[2] for name in dotted(table)])
+    lines = [
+        [name, _shown(value) + " (no method reads it)" * (name.rpartition(".")[2] in idle)]
+        for name, value in {**dotted(table), **document}.items()
+    ]
+    backbone = record.spec.model.backbone
+    return lines + [
+        [f"{setting} of {method_title(method)}", "all" if setting == "views" and not value else _shown(value)]
+        for method in record.methods
+        for setting, value in card(method).fixed_with(backbone).items()
+    ]
 
 
 def _listing(caption: str, titles: Sequence[str], lines: Iterable[Sequence[str]]) -> Grid:

@@ -20,7 +20,7 @@ from calmoe.report.figure_cards import Captioned, TargetNumbers, draw_figures
 from calmoe.report.figure_list import TARGET_FIGURES
 from calmoe.report.page_sections import page_sections
 from calmoe.report.published import target_titles
-from calmoe.report.reproduction import commands
+from calmoe.report.reproduction import AGAIN, commands
 from calmoe.report.rows_over_targets import MEAN, compare_by_target, paired_by_target
 from calmoe.report.sections import TARGET_SECTIONS
 from calmoe.report.sources import Rows, Source, Sources, united, validation_rows
@@ -188,6 +188,5 @@ def _asked(overview: Overview) -> AskedTargets:
 def _reproduce(overview: Overview) -> str:
     """The commands that give all this again."""
     records = [sources.record for sources in overview.targets.values()]
-    folders = [f"runs/{record.spec.name}" for record in records]
-    to = f"runs/{overview.spec.dataset}-report"
-    return commands(records, [*folders, "--to", to])
+    folders = [f"{AGAIN}/{record.spec.name}" for record in records]
+    return commands(records, folders, ["--to", f"{AGAIN}/{overview.spec.dataset}-report"])

@@ -12,23 +12,26 @@ from calmoe.experiments.sweep import Sweep, Value, paper_sweep, value_text
 from calmoe.report.sources import Sources
 from calmoe.report.titles import changed_settings
 
+AGAIN = "reproduced"  # runs/ may hold another run of the same name
+
 
 def reproduce(sources: Sources) -> str:
-    """The commands that give all this again; what the preset says already is left out."""
+    """The commands that give all this again, in folders of their own; what the preset says is left out."""
     name = sources.record.spec.name
     records = ([sources.record] if sources.runs else []) + [s.record for s in sources.sweeps.values()]
-    folders = [f"runs/{name}"] if sources.runs else []
-    folders += [f"runs/{name}-{swept}" for swept in sources.sweeps]
+    folders = [f"{AGAIN}/{name}"] if sources.runs else []
+    folders += [f"{AGAIN}/{name}-{swept}" for swept in sources.sweeps]
     return commands(records, folders)
 
 
-def commands(records: Sequence[Record], report: Sequence[str]) -> str:
-    """Those behind the records, then `calmoe report` with these words."""
+def commands(records: Sequence[Record], folders: Sequence[str], options: Sequence[str] = ()) -> str:
+    """Those behind the records, each into its folder, then `calmoe report` of these with these options."""
+    runs = [command(record, folder) for record, folder in zip(records, folders, strict=True)]
     data = _data_option(records[0].spec.dataset)
-    return "\n".join([*map(command, records), shlex.join(["calmoe", "report", *report, *data])])
+    return "\n".join([*runs, shlex.join(["calmoe", "report", *folders, *options, *data])])
 
 
-def command(record: Record) -> str:
+def command(record: Record, out: str | None = None) -> str:
     """The `calmoe run` or `calmoe sweep` behind a record."""
     spec, sweep = record.spec, record.sweep
     words = ["calmoe", *(_sweep_words(spec, sweep) if sweep else ["run", spec.dataset])]
@@ -42,7 +45,7 @@ def command(record: Record) -> str:
         words += ["--set", portable(f"{key}={setting_text(value)}")]
     for origin in dict.fromkeys(plugin.origin for plugin in record.plugins):
         words += ["--plugin", portable(origin)] if origin.endswith(".py") else []
-    return shlex.join(words)
+    return shlex.join([*words, *(["--out", out] if out else [])])
 
 
 def _sweep_words(spec: RunSpec, sweep: Sweep) -> list[str]:

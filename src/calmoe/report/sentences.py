@@ -63,10 +63,11 @@ def interval_caveat(rows: Rows, uncovered: str) -> str:
     seeds = len({row["seed"] for row in rows})
     if seeds == 1:
         return "There is one seed, so there are no intervals: no difference here can be told from chance."
+    few = " Two seeds hardly show anything: add seeds." if seeds == 2 else ""
     return (
         f"Intervals are Student's t over at most {seeds} seeds, each trained once. They cover how these "
         "seeds scatter, neither a second training of the same seeds, which on a GPU may move more than so "
-        f"few seeds show, nor the choice of {uncovered}."
+        f"few seeds show, nor the choice of {uncovered}.{few}"
     )
 
 
@@ -76,8 +77,9 @@ def multiplicity_caveats(differences: Iterable[PairedDifference], metrics: str =
     if not judged:
         return []
     return [
-        f"These are {many(judged, 'comparison')}{metrics}, not corrected for their number: were there no "
-        f"difference at all, about {0.05 * judged:.1f} would still stand out."
+        f"This summary makes {many(judged, 'comparison')}{metrics}, not corrected for their number, and the "
+        f"tables make more: were there no difference at all, about {0.05 * judged:.1f} of them would still "
+        "stand out."
     ]
 
 

@@ -15,6 +15,7 @@ from calmoe.render.drawing import FULL, GREY, STYLE, Drawn, draw_legend, new_fig
 from calmoe.report.looks import Look, legend_entries, looks
 from calmoe.report.rows_over_seeds import Rows
 from calmoe.report.sweep_points import (
+    CHOICE,
     CHOOSES,
     Cells,
     Swept,
@@ -33,12 +34,12 @@ from calmoe.report.sweep_points import (
 Defaults: TypeAlias = Mapping[str, Value]  # by setting, its value in the run
 WIDE = 20  # values that span more than this factor get a logarithmic axis
 MOST_DRAWN = 2  # settings: a figure has no more axes
-NOTHING_CHOOSES = "these rows have no validation NLL"
+NOTHING_CHOOSES = f"these rows have no {CHOICE}"
 
 
 @rc_context(STYLE)
 def sweep_figure(rows: Rows, protocol: str, defaults: Defaults | None = None) -> Drawn:
-    """The sweep's figure: value by value for one setting, a map of validation NLL for two."""
+    """The sweep's figure: value by value for one setting, a map of validation NLL+TS for two."""
     settings = settings_of(rows)
     if len(settings) > MOST_DRAWN:
         raise InputError(f"{len(settings)} settings are swept: the table shows them")
@@ -51,11 +52,11 @@ def sweep_caption(rows: Rows, protocol: str) -> str:
     settings, swept = settings_of(rows), by_point(rows, protocol)
     title = sweep_title(settings)
     if len(settings) > 1:
-        return f"Validation NLL by {title}: the darker, the lower. The ring is the point that it chooses."
+        return f"Validation NLL+TS by {title}: the darker, the lower. The ring is the point that it chooses."
     error, _ = error_column(swept)
     whose = " of the hard subset" if error == "hard_ece" else ""
     panels = f"ECE{whose}, raw and after a temperature, and accuracy, by {title}."
-    chooses = " Right: validation NLL; rings are the values that it chooses."
+    chooses = f" Right: {CHOICE}; rings are the values that it chooses."
     return panels + (chooses if _knows_choice(swept) else "")
 
 
@@ -80,7 +81,7 @@ def _values_figure(settings: Sequence[str], swept: Swept, protocol: str, default
     left.set_ylim(bottom=0)
     middle.set(ylabel="accuracy")
     if chooses:
-        panels[2].set(ylabel="validation NLL")
+        panels[2].set(ylabel=CHOICE)
     place = places([value for points in swept.values() for (value,) in points]).get(defaults.get(setting, ""))
     for axes in panels:
         label_values(axes, setting, swept)
@@ -92,12 +93,12 @@ def _values_figure(settings: Sequence[str], swept: Swept, protocol: str, default
         entries.append(Line2D([], [], color=GREY, ls=":", lw=0.9, label=f"default, {text}"))
     draw_legend(figure, entries, columns=6)
     columns = {error: title, f"{error}_ts": "after temperature", "accuracy": "accuracy"}
-    columns |= {CHOOSES: "validation NLL"} if chooses else {}
+    columns |= {CHOOSES: CHOICE} if chooses else {}
     return Drawn(figure, _alt(settings, swept, protocol, columns))
 
 
 def _map_figure(settings: Sequence[str], swept: Swept, protocol: str, defaults: Defaults) -> Drawn:
-    """A panel a method: points where their values put them, coloured by their mean validation NLL."""
+    """A panel a method: points where their values put them, coloured by their mean validation NLL+TS."""
     if not _knows_choice(swept):
         raise InputError(NOTHING_CHOOSES)
     rows, columns = panel_grid(len(swept), widest=3)
@@ -113,7 +114,7 @@ def _map_figure(settings: Sequence[str], swept: Swept, protocol: str, defaults: 
         known = {point: cell_at(cells, CHOOSES) for point, cells in points.items()}
         at = np.array([(across[point[0]], along[point[1]]) for point in known])
         marks = axes.scatter(*at.T, c=[cell.mean for cell in known.values()], s=45, cmap="viridis", zorder=2)
-        figure.colorbar(marks, ax=axes, label="validation NLL")
+        figure.colorbar(marks, ax=axes, label=CHOICE)
         if (best := chosen(points)) is not None:
             axes.plot(across[best[0]], along[best[1]], "o", ms=11, mfc="none", color="black", zorder=3)
         if None not in default:
@@ -131,7 +132,7 @@ def _map_figure(settings: Sequence[str], swept: Swept, protocol: str, defaults: 
     if None not in default:
         entries.append(Line2D([], [], color=GREY, marker="x", ls="", label="default"))
     draw_legend(figure, entries)
-    return Drawn(figure, _alt(settings, swept, protocol, {CHOOSES: "validation NLL"}))
+    return Drawn(figure, _alt(settings, swept, protocol, {CHOOSES: CHOICE}))
 
 
 def places(values: Sequence[Value]) -> dict[Value, float]:

@@ -18,7 +18,8 @@ from calmoe.report.rows_over_seeds import MISSING, Cell, Row, Rows, summarise
 Cells: TypeAlias = Mapping[str, Cell]  # by column
 Swept: TypeAlias = dict[str, dict[Point, Cells]]  # by method and point
 
-CHOOSES = "validation_nll"  # the column whose lowest mean chooses a point: no test row takes part
+CHOOSES = "validation_nll_ts"  # the column whose lowest mean chooses a point: no test row takes part
+CHOICE = "validation NLL+TS"  # what sentences and axes call it
 TITLES = {"eta": "η", "warmup": "warm-up epochs"}  # of settings that have a better title than their name
 LONGEST = 8  # characters of a value that is shown in full
 
@@ -67,18 +68,30 @@ def by_point(rows: Rows, protocol: str) -> Swept:
 
 
 def chosen(points: Mapping[Point, Cells]) -> Point | None:
-    """The point with the lowest mean validation NLL, among those with the most seeds; None: nobody knows it.
+    """The point with the lowest mean validation NLL+TS, among those with the most seeds.
 
-    A mean over fewer seeds may be lucky: it never chooses. Where two are equal, the first one stands.
+    A mean over fewer seeds may be lucky: it never chooses. Where two are equal, the first one stands. None:
+    nobody knows it, or the method is the same at every point.
     """
+    if is_same(points):
+        return None
     known = {point: cell_at(cells, CHOOSES) for point, cells in points.items()}
     most = max((cell.n for cell in known.values()), default=0)
     whole = {point: cell.mean for point, cell in known.items() if cell.n == most}
     return min(whole, key=lambda point: whole[point]) if most else None
 
 
+def is_same(points: Mapping[Point, Cells]) -> bool:
+    """Whether all scores are the same at every point: the method does not read what is swept."""
+    scores = [
+        {column: str(cell) for column, cell in cells.items() if cell.n and column != "value"}
+        for cells in points.values()
+    ]
+    return len(scores) > 1 and all(each == scores[0] for each in scores)
+
+
 def best_first(points: Mapping[Point, Cells]) -> list[Point]:
-    """The points by their mean validation NLL, those with the most seeds first: the chosen one leads."""
+    """The points by their mean validation NLL+TS, those with the most seeds first: the chosen one leads."""
     known = {point: cell_at(cells, CHOOSES) for point, cells in points.items()}
     return sorted(known, key=lambda point: (-known[point].n, known[point].mean))
 

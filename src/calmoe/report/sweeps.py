@@ -13,6 +13,7 @@ from calmoe.report.rows_over_seeds import Rows, known_columns
 from calmoe.report.sections import SectionCard
 from calmoe.report.sweep_figures import MOST_DRAWN, NOTHING_CHOOSES, Defaults, sweep_caption, sweep_figure
 from calmoe.report.sweep_points import (
+    CHOICE,
     CHOOSES,
     Cells,
     Swept,
@@ -22,6 +23,7 @@ from calmoe.report.sweep_points import (
     cell_text,
     chosen,
     error_column,
+    is_same,
     point_text,
     seeds_at_points,
     setting_title,
@@ -31,24 +33,29 @@ from calmoe.report.sweep_points import (
 )
 from calmoe.report.tables import METHOD, main_table, method_entry
 
-WHO_CHOOSES = "Validation NLL chooses, the mean over seeds without a temperature; no test row takes part."
+WHO_CHOOSES = "Validation NLL after a temperature chooses, the mean over seeds; no test row takes part."
 HOW: dict[tuple[str, ...], str] = {
     ("eta",): "η sets how hard training leans on its largest losses; all else stays.",
     ("warmup",): "How many epochs of plain training come before the robust objective; all else stays.",
 }
 ONE, SEVERAL = "One setting takes several values; all else stays.", "Several settings change; all else stays."
-CHOICE = Heading("Choice", ("choice",))
+CHOSEN = Heading("Choice", ("choice",))
+ANY = Entry("any", ("any",))
 
 
 def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
     """A row for each method and point, a column for each metric; the best of each column is in bold.
 
-    The point that validation NLL chooses is marked. Where several settings are swept, it leads, and the
-    others follow by their validation NLL; the values of one setting rise.
+    The point that validation NLL+TS chooses is marked. Where several settings are swept, it leads, and the
+    others follow by their validation NLL+TS; the values of one setting rise. A method that does not read what
+    is swept has one row.
     """
     settings, swept = settings_of(rows), by_point(rows, protocol)
     if len(settings) > 1:
         swept = {method: {p: points[p] for p in best_first(points)} for method, points in swept.items()}
+    same = {method for method, points in swept.items() if is_same(points)}
+    best = {method: chosen(points) for method, points in swept.items()}
+    swept = {m: dict([*points.items()][:1]) if m in same else points for m, points in swept.items()}
     summary = {
         f"{method} {p}": dict(cells) for method, points in swept.items() for p, cells in points.items()
     }
@@ -56,24 +63,26 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
     caption = (
         caption or f"Sweep of {title}, {protocol} protocol; mean ± standard error over seeds, best in bold"
     )
-    best = {method: chosen(points) for method, points in swept.items()}
     known = any(point is not None for point in best.values())
     columns = known_columns(summary, (*columns_in("sweep"), *columns_in("main")))
-    grid = main_table(summary, columns, caption + ("; validation NLL chose, not test" if known else ""))
-    names = [value_entries([p[i] for by in swept.values() for p in by]) for i in range(len(settings))]
+    grid = main_table(summary, columns, caption + (f"; {CHOICE} chose, not test" if known else ""))
+    names = [
+        value_entries([p[i] for m, by in swept.items() if m not in same for p in by])
+        for i in range(len(settings))
+    ]
     entries = iter(grid.rows)
 
     def row(method: str, point: Place) -> tuple[Entry, ...]:
         mark = "chosen" if point == best[method] else ""
-        values = [texts[value] for texts, value in zip(names, point, strict=True)]
+        values = [ANY if method in same else texts[v] for texts, v in zip(names, point, strict=True)]
         return (method_entry(method), *values, Entry(mark, (mark,), bool(mark)), *next(entries)[1:])
 
     whole = Grid(
         grid.caption,
-        (METHOD, *map(_heading, settings), CHOICE, *grid.headings[1:]),
+        (METHOD, *map(_heading, settings), CHOSEN, *grid.headings[1:]),
         tuple(tuple(row(method, point) for point in points) for method, points in swept.items()),
     )
-    return trimmed(whole, list(swept), () if known else (CHOICE.title,))
+    return trimmed(whole, list(swept), () if known else (CHOSEN.title,))
 
 
 def sweep_in_words(
@@ -95,11 +104,11 @@ def sweep_in_words(
 
 
 def choices_in_words(rows: Rows, protocol: str) -> list[str]:
-    """A line a method: the point that validation NLL chooses."""
+    """A line a method: the point that validation NLL+TS chooses."""
     settings, swept = settings_of(rows), by_point(rows, protocol)
     best = {method: chosen(points) for method, points in swept.items()}
     return [
-        f"validation NLL chooses {point_text(settings, point)} for {method_title(method)} "
+        f"{CHOICE} chooses {point_text(settings, point)} for {method_title(method)} "
         f"({cell_text(cell_at(swept[method][point], CHOOSES))}, {protocol} protocol); no test row took part"
         for method, point in best.items()
         if point is not None
@@ -110,6 +119,8 @@ def _choice_in_words(
     method: str, settings: Sequence[str], points: Mapping[Place, Cells], swept: Swept, defaults: Defaults
 ) -> str:
     best = chosen(points)
+    if is_same(points):
+        return f"{method_title(method)} is the same at every value: it does not read what is swept."
     if best is None:
         return f"{method_title(method)}: {NOTHING_CHOOSES}, so nothing is chosen."
     error, name = error_column(swept)
@@ -119,7 +130,7 @@ def _choice_in_words(
         cells = points[point]
         known = {title: cell_at(cells, column) for column, title in columns.items()}
         on_test = ", ".join(f"{title} {cell_text(cell)}" for title, cell in known.items() if cell.n)
-        return f"validation NLL {cell_text(cell_at(cells, CHOOSES))}; on test, {on_test}"
+        return f"{CHOICE} {cell_text(cell_at(cells, CHOOSES))}; on test, {on_test}"
 
     sentence = f"{method_title(method)}: {point_text(settings, best)} is chosen ({numbers(best)})."
     default = tuple(defaults.get(setting, "") for setting in settings)

@@ -6,6 +6,7 @@ from typing import Any
 
 from calmoe.data import DATASETS
 from calmoe.experiments.spec import RunSpec, load_preset, preset_names, setting_text
+from calmoe.experiments.sweep import unread
 from calmoe.report.published import backbone_note, is_published, table_of
 from calmoe.training.settings import ModelSettings
 
@@ -26,7 +27,7 @@ def changes(spec: RunSpec, table: str = "", but: Collection[str] = ()) -> tuple[
     """The backbone beside the paper's, and the settings that are not the preset's; empty where they agree.
 
     table: of the paper, if not the run's own; but: settings that are swept. A dataset without a preset has
-    nothing to differ from.
+    nothing to differ from, and what no method reads changes nothing.
 
     >>> from calmoe.experiments.spec import with_settings
     >>> changes(with_settings(load_preset("digits"), ["forget_moments=true", "experts=2"]))
@@ -35,10 +36,11 @@ def changes(spec: RunSpec, table: str = "", but: Collection[str] = ()) -> tuple[
     table = table or table_of(spec.dataset, spec.target)
     named = BACKBONE_SETTINGS if is_published(table) else ()
     changed = changed_settings(spec) if spec.dataset in preset_names() else {}
+    left_out = {*named, *but, *unread(spec, changed)}
     settings = ", ".join(
         f"{name}={Path(value).name if name == 'weights' else setting_text(value)}"
         for name, value in changed.items()
-        if name not in (*named, *but)
+        if name not in left_out
     )
     return backbone_note(table, _backbone(spec.model), bool(spec.model.weights)), settings
 
