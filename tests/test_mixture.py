@@ -222,6 +222,23 @@ def test_the_dtype_is_kept(tmp_path, dtype):
     assert MixtureHead.from_pretrained(tmp_path).experts.weight.dtype == dtype
 
 
+def test_what_are_no_views_of_the_same_rows_is_refused():
+    one, other = MixtureHead(6, 3)(torch.randn(4, 6)), MixtureHead(6, 3)(torch.randn(5, 6))
+    for views, message in (
+        (one, "a list of outputs"),
+        ([], "a list of outputs"),
+        ([one, other], "same rows"),
+    ):
+        with pytest.raises(InputError, match=message):
+            MixtureOutput.pool(views)
+
+
+def test_what_is_loaded_is_there_to_predict(tmp_path):
+    backbone = nn.BatchNorm1d(6)
+    MixtureClassifier(backbone, MixtureHead(6, 3)).save_pretrained(tmp_path)
+    assert not MixtureClassifier.from_pretrained(tmp_path, nn.BatchNorm1d(6)).backbone.training
+
+
 def test_tied_weights_can_be_saved(tmp_path):
     def backbone():
         first, second = nn.Linear(6, 6), nn.Linear(6, 6)
@@ -241,7 +258,9 @@ def test_tied_weights_can_be_saved(tmp_path):
         ({"routing": "sparse"}, "routing must be"),
         ({"routing": "top1"}, 'use "hard"'),
         ({"routing": "top9"}, "not possible with num_experts=4"),
-        ({"num_experts": 0}, "num_experts must be at least 1"),
+        ({"num_experts": 0}, "num_experts must be a whole number of at least 1, not 0"),
+        ({"num_experts": "4"}, "num_experts must be a whole number"),
+        ({"router_hidden": 8.0}, "router_hidden must be a whole number"),
     ],
 )
 def test_bad_options_are_named(options, message):

@@ -72,7 +72,7 @@ def test_names_come_back(tmp_path, kind, labelled, classes):
         (["0", "2", "5"], {}),
         (["no", "yes"], {"no": np.arange(6.0), "yes": np.ones(6)}),
         (["no", "yes"], {"y_score": np.arange(6.0)}),
-        (["no", "yes"], {"prob_no": np.arange(6.0), "label": np.arange(6)}),
+        (["no", "yes"], {"prob_no": np.arange(6.0), "label": np.arange(6), "labels": np.arange(6)}),
     ],
 )
 def test_names_that_would_mislead_are_numbers(tmp_path, kind, classes, groups):
@@ -81,7 +81,7 @@ def test_names_that_would_mislead_are_numbers(tmp_path, kind, classes, groups):
     loaded = read_predictions(tmp_path / f"p{kind}")
     check_same(saved, loaded, classes)
     assert set(loaded.groups) == {
-        f"group_{name}" if name in ("prob_no", "label") else name for name in groups
+        f"group_{name}" if name in ("prob_no", "label", "labels") else name for name in groups
     }
 
 

@@ -61,8 +61,11 @@ def test_four_micro_batches_are_one_batch():
 
 def test_an_objective_without_a_gradient_is_refused():
     head, x, y = problem()
-    with pytest.raises(InputError, match="must return a tensor with a gradient"):
-        sharp_gradients(lambda: 0.5, head)
+    for value in (0.5, torch.zeros(()), head(x).log_probs):  # no tensor, no gradient, no single number
+        with pytest.raises(InputError, match="returns one number with its gradient"):
+            sharp_gradients(lambda value=value: value, head)
+    with pytest.raises(InputError, match="must be a function"):
+        sharp_gradients(ERM()(head(x), y), head)
 
     def objective():
         ERM()(head(x), y).backward()

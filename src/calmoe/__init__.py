@@ -1,6 +1,7 @@
 """Calibrated mixtures of experts under distribution shift."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded when first used: torch takes seconds, and `calmoe --help` should not."""
-    if name not in _HOMES:
+    """Names and modules are loaded when first used: torch takes seconds, and `calmoe --help` should not."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name.startswith("_") or find_spec(f"calmoe.{name}") is None:
         raise AttributeError(f"module 'calmoe' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return import_module(f"calmoe.{name}")

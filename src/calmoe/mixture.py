@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from calmoe.arrays import widen
-from calmoe.errors import InputError, about
+from calmoe.errors import InputError, about, refusal
 from calmoe.files import write_json, write_whole
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import check_finite, check_shapes, read_json, whole
@@ -114,6 +114,11 @@ class MixtureOutput(NamedTuple):
         >>> MixtureOutput.pool([combine(torch.zeros(1, 1), each) for each in experts]).probs
         tensor([[0.7000, 0.3000]])
         """
+        if isinstance(views, MixtureOutput) or not views:
+            raise InputError("pool takes a list of outputs, one for each view of the same rows")
+        if any(view.log_probs.shape != views[0].log_probs.shape for view in views):
+            shapes = ", ".join(str(list(view.log_probs.shape)) for view in views)
+            raise InputError(f"views must be of the same rows and classes, not {shapes}")
         routing = torch.cat([view.log_routing for view in views], dim=1) - math.log(len(views))
         return combine(routing, torch.cat([view.expert_log_probs for view in views], dim=1))
 
@@ -185,8 +190,8 @@ class MixtureHead(nn.Module):
     ) -> None:
         super().__init__()
         for name, value in zip(SIZES, (in_features, num_classes, num_experts, router_hidden), strict=True):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
+            if not isinstance(value, int) or value < 1:
+                raise refusal(name, "a whole number of at least 1", value)
         self.leading = _leading_experts(routing, num_experts)
         self.config: dict[str, Any] = {
             "in_features": in_features,
@@ -289,11 +294,14 @@ class MixtureClassifier(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, backbone: nn.Module) -> "MixtureClassifier":
-        """What `save_pretrained` wrote into `folder`, on a `backbone` of the same architecture."""
+        """What `save_pretrained` wrote into `folder`, on a `backbone` of the same architecture, to predict.
+
+        It is in evaluation mode: to train on, call `train()`.
+        """
         config, weights = _read(folder)
         model = cls(backbone, MixtureHead(**config))
         _load(model, weights, folder)
-        return model
+        return model.eval()
 
 
 def _leading_experts(routing: str, num_experts: int) -> int:

@@ -230,6 +230,11 @@ class Predictions:
         return Answers(probs, routing, experts, labels, self.groups, classes=names, spoken=names)
 
     def _check(self) -> None:
+        if not isinstance(self.output, MixtureOutput):
+            raise InputError(
+                f"output must be a MixtureOutput, not {type(self.output).__name__}: of probabilities make "
+                "predictions with Predictions.from_probs"
+            )
         check_parts(self.output._asdict())
         n, classes = self.output.log_probs.shape
         if n == 0:

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from calmoe.arrays import as_number
-from calmoe.errors import InputError, shown
+from calmoe.errors import InputError, refusal
 from calmoe.reducers import Group
 
 __all__ = ["sharp_gradients"]
@@ -28,16 +28,18 @@ __all__ = ["sharp_gradients"]
 def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: float = 0.1) -> Tensor:
     """Set `.grad` to the gradient at w + ρ g / ‖g‖, and return the objective at the weights w.
 
-    Gradients of earlier calls are dropped. Buffers, such as the statistics of batch norm, move in the first
-    pass only. Dropout draws a new mask for each pass. Where the gradient is zero everywhere, nothing moves.
-    If it is not finite, what this leaves in `.grad` is not finite either, as GradScaler expects.
+    Call it once a step: it drops the gradients that are there, also those of other micro-batches. Buffers,
+    such as the statistics of batch norm, move in the first pass only. Dropout draws a new mask for each pass.
+    Where the gradient is zero everywhere, nothing moves. If it is not finite, what this leaves in `.grad` is
+    not finite either, as GradScaler expects.
 
     Args:
         objective: A function that returns the objective of the whole batch. It is called twice. Or it calls
             backward itself, once a micro-batch, and returns what it likes: the gradients that it left are
             then taken. Over several ranks the gradients must be those of the global batch, as
             DistributedDataParallel and FSDP2's fully_shard leave them.
-        model: The module whose parameters move.
+        model: The module whose parameters move: all that the objective trains. Parameters outside of it would
+            get the gradients of both passes.
         rho: How far the worst point may lie, ρ ≥ 0; 0 is the plain gradient, in one pass.
 
     Returns:
@@ -48,8 +50,17 @@ def sharp_gradients(objective: Callable[[], Tensor], model: nn.Module, rho: floa
         >>> loss = sharp_gradients(lambda: model(rows).square().mean(), model, rho=0.1)
         >>> model.weight.grad.shape  # what optimizer.step() takes
         torch.Size([1, 2])
+
+        In micro-batches, the function calls backward itself:
+
+        >>> def in_parts():
+        ...     for part in rows.split(2):
+        ...         (model(part).square().sum() / len(rows)).backward()
+        >>> sharp_gradients(in_parts, model, rho=0.1)
     """
     rho = as_number("rho", rho, least=0)
+    if not callable(objective):
+        raise refusal("the objective", "a function, such as lambda: ERM()(model(x), y)", objective)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     value = _gradients_of(objective, parameters)
     if rho == 0:
@@ -91,8 +102,8 @@ def _gradients_of(objective: Callable[[], Tensor], parameters: Sequence[nn.Param
         parameter.grad = None
     value = objective()
     if all(parameter.grad is None for parameter in parameters):
-        if not isinstance(value, Tensor):
-            raise InputError(f"the objective must return a tensor with a gradient, not {shown(value)}")
+        if not isinstance(value, Tensor) or value.grad_fn is None or value.numel() != 1:
+            raise refusal("the objective", "a function that returns one number with its gradient", value)
         value.backward()
     return value.detach() if isinstance(value, Tensor) else value
 

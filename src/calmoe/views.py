@@ -5,6 +5,9 @@ A mixture of K experts over V views is a mixture of V·K experts with routing r 
 
 from typing import NamedTuple
 
+from torch import Tensor
+from torch.nn import functional
+
 from calmoe.errors import InputError
 
 __all__ = ["View", "first_views", "image_views"]
@@ -14,7 +17,7 @@ SHARE = 16  # a view is shifted by this share of the image: 2 of 32 pixels, 14 o
 
 
 class View(NamedTuple):
-    """How one copy of an image differs from it.
+    """How one copy of an image differs from it: it is shifted, then mirrored.
 
     Attributes:
         mirrored: Whether left and right are exchanged.
@@ -29,6 +32,30 @@ class View(NamedTuple):
     mirrored: bool = False
     down: int = 0
     right: int = 0
+
+    def apply(self, images: Tensor) -> Tensor:
+        """The images as this view shows them; zeros, which are black before normalisation, come in.
+
+        Args:
+            images: Images, not yet normalised. [N, C, H, W]
+
+        Returns:
+            Images of the same size. [N, C, H, W]
+
+        Example:
+            >>> import torch
+            >>> View(down=1).apply(torch.tensor([[[[1, 2], [3, 4]]]]))[0, 0]
+            tensor([[0, 0],
+                    [1, 2]])
+        """
+        down, right = self.down, self.right
+        if down or right:
+            height, width = images.shape[2:]
+            rows = slice(max(0, -down), height - max(0, down))
+            columns = slice(max(0, -right), width - max(0, right))
+            border = (max(0, right), max(0, -right), max(0, down), max(0, -down))
+            images = functional.pad(images[:, :, rows, columns], border)
+        return images.flip(3) if self.mirrored else images
 
 
 def image_views(size: int, mirrors: bool) -> tuple[View, ...]:

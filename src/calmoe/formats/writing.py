@@ -10,6 +10,7 @@ import numpy as np
 from calmoe.errors import InputError
 from calmoe.files import writing_whole
 from calmoe.formats.columns import class_values
+from calmoe.formats.naming import LABELS
 
 KINDS = (".csv", ".parquet")
 PREDICTED = "predicted"
@@ -45,8 +46,9 @@ class Answers(NamedTuple):
                 for k in range(self.experts.shape[1])
                 for c, name in enumerate(names)
             }
+        taken = {*columns, *LABELS}
         groups = {
-            f"group_{name}" if name in columns else name: column.tolist()
+            f"group_{name}" if name in taken else name: column.tolist()
             for name, column in self.groups.items()
         }
         return groups | columns

@@ -6,7 +6,6 @@ nothing else.
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from calmoe.calibration.temperature_solvers import temper
 from calmoe.mixture import MixtureClassifier, MixtureOutput, combine
@@ -67,21 +66,6 @@ class Deployed(nn.Module):
     def _seen(self, images: Tensor, view: View) -> Tensor:
         """The images as this view shows them, normalised; black beyond the border."""
         assert isinstance(self.inputs, ImageInputs)
-        moved = _moved(images.float() * (torch.ones(()) / 255), view.down, view.right)
-        moved = moved.flip(3) if view.mirrored else moved
+        moved = view.apply(images.float() * (torch.ones(()) / 255))
         mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.inputs.mean, self.inputs.std))
         return (moved - mean) / std
-
-
-def _moved(images: Tensor, down: int, right: int) -> Tensor:
-    """The images moved by some pixels.
-
-    >>> _moved(torch.arange(4.0).view(1, 1, 2, 2), down=1, right=0)[0, 0]
-    tensor([[0., 0.],
-            [0., 1.]])
-    """
-    if not down and not right:
-        return images
-    height, width = images.shape[2:]
-    kept = images[:, :, max(0, -down) : height - max(0, down), max(0, -right) : width - max(0, right)]
-    return functional.pad(kept, (max(0, right), max(0, -right), max(0, down), max(0, -down)))
