@@ -18,7 +18,7 @@ from own_commands import done, refused
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch, unrendered):
+def _elsewhere(tmp_path, monkeypatch, unrendered, hasty):
     monkeypatch.chdir(tmp_path)
 
 
@@ -26,10 +26,10 @@ def rows(seed=0, n=400, names=("no", "yes")):
     return replace(calibrated(seed=0).sample(n, seed=seed), metadata={"classes": list(names)})
 
 
-def write_model(path):
-    """A folder as that of a model, for the rows that it held out."""
+def write_model(path, n=3000):
+    """A folder as that of a model, for the rows that it held out: enough for an advice to use them."""
     path.mkdir()
-    rows(n=3000).save(path / "held_out.safetensors")  # enough for an advice to use them
+    rows(n=n).save(path / "held_out.safetensors")
     return path
 
 
@@ -51,7 +51,7 @@ def test_raw_data_is_predicted_first(tmp_path):
 
 
 def test_a_target_with_labels_can_be_audited_itself(tmp_path):
-    write_model(tmp_path / "model")
+    write_model(tmp_path / "model", n=400)
     rows(seed=1).save(tmp_path / "my new.csv")
     replace(rows(seed=1), labels=None).save(tmp_path / "bare.csv")
     told = done("audit", "model", "--target", "my new.csv")
@@ -60,7 +60,7 @@ def test_a_target_with_labels_can_be_audited_itself(tmp_path):
 
 
 def test_a_replaced_report_is_told(tmp_path):
-    rows().save(tmp_path / "a.csv")
+    rows(n=100).save(tmp_path / "a.csv")
     replaced = "audit/report.html, in place of an earlier one"
     assert replaced not in done("audit", "a.csv", "--out", "audit")
     assert replaced in done("audit", "a.csv", "--out", "audit", "--seed", "1")
@@ -94,7 +94,7 @@ def test_a_yes_makes_a_no_needless_whatever_experts_are_called():
 
 
 def test_experts_go_by_their_names(tmp_path):
-    drawn = cancelling(seed=0).sample(3000, seed=0)
+    drawn = cancelling(seed=0).sample(3000, seed=3)
     names = ["linear", "boosting", "trees"]
     assert drawn.expert_names == ("expert 0", "expert 1", "expert 2")
     assert replace(drawn, metadata={"experts": names[:1]}).expert_names == drawn.expert_names
@@ -104,6 +104,7 @@ def test_experts_go_by_their_names(tmp_path):
     assert "expert 0" not in pages[1]
     for name in names:
         assert name in pages[1]
+    assert any("expert" in rule.text for rule in plain.hidden.rules)
     for one, other in zip(plain.hidden.rules, named.hidden.rules, strict=True):
         expected = one.text
         for k, name in enumerate(names):
@@ -142,3 +143,14 @@ def test_commands_that_are_recommended_run(tmp_path, name, options):
     done(*[{"NEW_FILE": name, "REPAIRED": "repaired.csv"}.get(word, word) for word in applied])
     page = re.sub("<[^>]*>", "", (tmp_path / "page" / "report.html").read_text())
     assert f"calmoe {shlex.join(command)}" in page.replace("&#39;", "'")
+
+
+def test_labels_that_count_from_one_are_suspected():
+    """A vector of numbers 1 to 3 beside three columns may mean classes 1, 2 and 3, counted from 0."""
+    random = np.random.default_rng(0)
+    probs = random.dirichlet([0.3, 0.3, 0.3, 0.001], 300)
+    labels = np.array([random.choice(4, p=p) for p in probs])
+    from_one = np.minimum(labels + 1, 3)
+    for given, told in ((from_one, True), (labels, False), (from_one[:15], False)):
+        Predictions.from_probs(probs[: len(given)], given).save("p.csv")
+        assert ("if labels count from 1, subtract 1" in done("audit", "p.csv")) == told

@@ -39,6 +39,8 @@ from calmoe.predictions import Predictions
 from calmoe.progress_bar import progress_bar
 from calmoe.reading import read_with
 
+FEWEST_LABELS, SURELY = 20, 0.25  # to say that labels count from 1: rows, and a difference in accuracy
+
 
 def audit_files(
     paths: tuple[Path, Path | None, Path | None],
@@ -102,7 +104,8 @@ def audit_files(
             known = cluster if cluster == EVERY_ROW or cluster in target.groups else None
             command = with_options(f"calmoe audit {shlex.quote(str(paths[1]))}", columns.words, known)
             lines.append(f"{paths[1]}: it has labels, so {command} judges it directly")
-        return report, page, [*lines, *(f"{paths[0]}: {each}" for each in (*_left_out(report), *flattered))]
+        own = (*_from_one(predictions), *_left_out(report), *flattered)
+        return report, page, [*lines, *(f"{paths[0]}: {each}" for each in own)]
 
 
 def compare_files(
@@ -143,7 +146,12 @@ def compare_files(
     notes = [
         f"{path}: {note}"
         for name, path in zip(names, paths, strict=True)
-        for note in [*_read_as(read[name]), *_left_out(reports[name][1]), *_flattered(read[name])]
+        for note in [
+            *_read_as(read[name]),
+            *_from_one(read[name]),
+            *_left_out(reports[name][1]),
+            *_flattered(read[name]),
+        ]
     ]
     return comparison, None if out is None else out / PAGE, notes
 
@@ -151,6 +159,18 @@ def compare_files(
 def _read_as(predictions: Predictions) -> list[str]:
     """How the file was read, if calmoe did not write it."""
     return [str(predictions.metadata[NOTE])] if NOTE in predictions.metadata else []
+
+
+def _from_one(predictions: Predictions) -> list[str]:
+    """A warning where labels without a 0 fit far better once they are one less."""
+    labels, predicted = predictions.known_labels, predictions.output.predicted
+    right, right_less_one = ((predicted == labels - less).double().mean().item() for less in (0, 1))
+    if labels.min() == 0 or len(labels) < FEWEST_LABELS or right_less_one < right + SURELY:
+        return []
+    return [
+        f"class 0 never comes true, and {right_less_one:.0%} of the predictions are the label less one, "
+        f"{right:.0%} the label: if labels count from 1, subtract 1"
+    ]
 
 
 def _left_out(report: AuditReport) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from calmoe.auditing.sections.groups import Group, Side, judged, not_judged, side_of
+from calmoe.auditing.sections.groups import PREDICTED, Group, Side, judged, not_judged, side_of
 from calmoe.auditing.sections.skill import LITTLE, Skill, Worth
 from calmoe.auditing.statistics.demonstration import quoted
 from calmoe.auditing.statistics.estimates import Estimate, normal
@@ -42,7 +42,7 @@ class GroupOff(NamedTuple):
     """A group whose probabilities are off.
 
     rate: E[Y], how often what was said comes true. confidence: the mean of f. all_off: whether every group of
-    its column is off.
+    its column is off. judged: What is judged, "top" or the class by name or number.
     """
 
     name: str
@@ -53,6 +53,7 @@ class GroupOff(NamedTuple):
     rate: float
     confidence: float
     all_off: bool
+    judged: Of | str
 
 
 class Action(NamedTuple):
@@ -110,7 +111,8 @@ class Verdict:
         grouped: Whether the file has groups.
         not_judged: Columns without groups, each with the reason.
         groups_judged: What is judged in groups: of two classes the second, where `judged` is "top".
-        groups_off: Groups that are surely off, worst first.
+        groups_off: Groups that are surely off, worst first; the rows of a predicted class are one, too, where
+            all rows together may be true, or these are surely further off.
         groups_worse: Those of them that are surely further off than all rows together.
         groups_unknown: Groups of too few rows.
         all_groups_off: Whether every group of the file is off.
@@ -126,12 +128,14 @@ class Verdict:
         not_looked_at: Why neither hidden errors nor fragility were looked for.
         elsewhere: Of the target, where one was given.
         mended: The recommended repair.
+        offered: Where errors are hidden and none is recommended: one that surely lowers the log loss, but not
+            the ECE.
         action: The one thing to do, with its command.
 
     Example:
         >>> from calmoe.auditing import audit
         >>> from calmoe.worlds import calibrated
-        >>> audit(calibrated(seed=0).sample(400, seed=0)).verdict.truth
+        >>> audit(calibrated(seed=0).sample(150, seed=0)).verdict.truth
         'may be true'
     """
 
@@ -172,6 +176,7 @@ class Verdict:
     out_of_order: bool
     elsewhere: Elsewhere | None
     mended: Mended | None
+    offered: Mended | None
     action: Action
 
     @property
@@ -199,10 +204,11 @@ def make_verdict(report: "AuditReport") -> Verdict:
     judged_so = judge_truth(aggregate.ece, aggregate.balance, report.level)
     # copies of rows make intervals too narrow
     truth: Truth = judged_so if report.repeats is None else "not decided"
-    off = groups_off(report.groups.groups) if report.repeats is None else ()
+    off = _all_off(report, truth) if report.repeats is None else ()
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
     mended = read_repair(report)
+    offered = read_offer(report) if mended is None and (hidden == "hidden" or off) else None
     worth = judge_worth(skill, mended)
     return Verdict(
         rows=report.rows,
@@ -230,9 +236,9 @@ def make_verdict(report: "AuditReport") -> Verdict:
         not_judged=tuple(not_judged(report.groups)),
         groups_judged=report.groups_judged,
         groups_off=off,
-        groups_worse=tuple(group for group in off if group.ece.low > report.groups.ece.high),
+        groups_worse=tuple(group for group in off if group.ece.low > _everywhere(report, group)),
         groups_unknown=tuple(group.name for group in report.groups.unknown),
-        all_groups_off=bool(off) and len(off) == len(report.groups.groups),
+        all_groups_off=bool(off) and report.groups.off == report.groups.groups,
         hidden=hidden,
         hidden_by=hidden_by,
         origin=origin,
@@ -244,7 +250,8 @@ def make_verdict(report: "AuditReport") -> Verdict:
         out_of_order=report.out_of_order,
         elsewhere=read_target(report),
         mended=mended,
-        action=_action(report, truth, worth, off, hidden, steadiness, mended),
+        offered=offered,
+        action=_action(report, truth, worth, off, hidden, steadiness, mended, offered),
     )
 
 
@@ -285,7 +292,24 @@ def judge_worth(skill: Skill, mended: Mended | None) -> Worth:
     return skill.worth
 
 
-def groups_off(groups: Sequence[Group]) -> tuple[GroupOff, ...]:
+def _all_off(report: "AuditReport", truth: Truth) -> tuple[GroupOff, ...]:
+    """Groups that are off, and predicted classes, worst first.
+
+    Where all rows are off, most predicted classes are, too: those count that are surely further off.
+    """
+    everywhere = report.aggregate.ece.high
+    kinds = groups_off(report.groups.by_prediction, "top")
+    apart = [kind for kind in kinds if truth != "off" or kind.ece.low > everywhere]
+    own = groups_off(report.groups.groups, report.groups_judged)
+    return tuple(sorted([*own, *apart], key=lambda group: -group.ece.value))
+
+
+def _everywhere(report: "AuditReport", group: GroupOff) -> float:
+    """How far all rows are off at most, by what the group is judged by."""
+    return (report.aggregate if group.column == PREDICTED else report.groups).ece.high
+
+
+def groups_off(groups: Sequence[Group], judged: Of | str) -> tuple[GroupOff, ...]:
     """Those that are off, in the same order: worst first."""
     not_off = {group.column for group in groups if group.state != "off"}
 
@@ -293,7 +317,7 @@ def groups_off(groups: Sequence[Group]) -> tuple[GroupOff, ...]:
         side = side_of(group.ece, group.balance)
         rate, all_off = group.accuracy.value, group.column not in not_off
         return GroupOff(
-            group.name, group.column, group.rows, side, group.ece, rate, group.confidence, all_off
+            group.name, group.column, group.rows, side, group.ece, rate, group.confidence, all_off, judged
         )
 
     return tuple(read(group) for group in groups if group.state == "off")
@@ -307,6 +331,7 @@ def _action(
     hidden: Hiding,
     steadiness: Steadiness,
     mended: Mended | None,
+    offered: Mended | None,
 ) -> Action:
     """The first that applies: order, one row a case, a better model, a repair, more rows, new data, use."""
     judged = "" if report.judged == "top" else f" --of {shlex.quote(str(report.judged))}"
@@ -330,6 +355,8 @@ def _action(
     if vague and not wary:
         return Action("collect", f"calmoe audit MORE_ROWS{judged}")
     kind: Kind = "watch" if wary else "use"
+    if offered is not None:
+        return Action(kind, f"calmoe repair {FILE}{judged} --kind {offered.name} --out calibrator.json")
     if report.target is not None:
         return Action(kind, f"calmoe audit {LABELLED}{judged}")
     return Action(kind, f"calmoe audit {FILE}{judged} --target NEW_PREDICTIONS")
@@ -385,6 +412,20 @@ def read_repair(report: "AuditReport") -> Mended | None:
     before, after = repair.before.ece.value, repair.after.ece.value
     losses = repair.before.nll.value.value, repair.after.nll.value.value
     return Mended(repair.recommended, before, after, *losses) if helps(before, after) else None
+
+
+def read_offer(report: "AuditReport") -> Mended | None:
+    """Where none is recommended: the candidate that surely lowers the log loss most, but raises the ECE."""
+    repair = report.repair
+    if repair is None or repair.recommended is not None:
+        return None
+    risen = [repair.candidates[name] for name in repair.worse if name in repair.candidates]
+    lower = [each for each in risen if each.nll.against_nothing.high < 0]
+    if not lower:
+        return None
+    best = min(lower, key=lambda each: each.nll.value.value)
+    before = repair.before
+    return Mended(best.name, before.ece.value, best.ece.value, before.nll.value.value, best.nll.value.value)
 
 
 def helps(before: Estimate, after: Estimate) -> bool:

@@ -21,11 +21,13 @@ from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.verdict import LABELLED, Action, Elsewhere, GroupOff
 from calmoe.predictions import Predictions
 from calmoe.worlds import calibrated
+from haste import hastily
 
 
 @pytest.fixture(scope="module")
 def true():
-    return audit(calibrated(seed=0).sample(300, seed=0)).verdict
+    with hastily():
+        return audit(calibrated(seed=0).sample(300, seed=0)).verdict
 
 
 def off(verdict, by, most, **fields):
@@ -45,7 +47,9 @@ def off(verdict, by, most, **fields):
     )
 
 
-NORTH = GroupOff("region north", "region", 100, "too high", Estimate(0.37, 0.3, 0.4, 0.02), 0.4, 0.77, False)
+NORTH = GroupOff(
+    "region north", "region", 100, "too high", Estimate(0.37, 0.3, 0.4, 0.02), 0.4, 0.77, False, "top"
+)
 WORSE = {"groups_off": (NORTH,), "groups_worse": (NORTH,)}
 
 

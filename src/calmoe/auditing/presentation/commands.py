@@ -85,7 +85,7 @@ def _words(command: str) -> list[tuple[str, bool]]:
 
 def next_step(verdict: Verdict) -> tuple[str, str, str] | None:
     """What goes with the recommended command: its title, why, and a second command; None if nothing does."""
-    if verdict.action.kind == "repair":
+    if verdict.action.kind == "repair" or verdict.offered is not None:
         return (
             "And then?",
             "Use it on new predictions, or without options on a model's folder; audit rows that it has not "

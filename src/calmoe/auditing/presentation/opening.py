@@ -90,12 +90,11 @@ def tone_of(verdict: Verdict) -> tuple[str, str]:
 
 def _kind_of_rows(report: "AuditReport") -> str:
     """The predicted class whose rows are furthest off, where something surely hides."""
-    off = groups_off(report.groups.by_prediction) if report.verdict.hidden == "hidden" else ()
+    off = groups_off(report.groups.by_prediction, "top") if report.verdict.hidden == "hidden" else ()
     if not off:
         return ""
-    kind = off[0].name.replace("predicted", "predicted as", 1)
     share = percent(off[0].rows / sum(group.rows for group in report.groups.by_prediction), 0)
-    return f"rows {kind} ({share}) are furthest off: {how_far(off[0], report.judged)}."
+    return f"{off[0].name} ({share}) are furthest off: {how_far(off[0])}."
 
 
 def _instance(report: "AuditReport") -> str:

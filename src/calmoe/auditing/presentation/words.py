@@ -6,12 +6,12 @@ No Greek, no jargon: errors are in points of a hundred, shifts are a group that 
 import math
 
 from calmoe.auditing.presentation.commands import ANY_FILE, Asked, commands
+from calmoe.auditing.sections.groups import PREDICTED
 from calmoe.auditing.statistics.estimates import Estimate
 from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.verdict import GroupOff, Verdict
 from calmoe.errors import shown
-from calmoe.metrics.checks import Of
 from calmoe.new_rows import EVERY_ROW
 from calmoe.render.wording import decimal, listed, many, shortened
 
@@ -206,14 +206,14 @@ def groups_line(verdict: Verdict) -> str | None:
 
 
 def _groups(verdict: Verdict) -> str | None:
-    if not verdict.grouped:
+    if not verdict.grouped and not verdict.groups_off:
         return None
     if verdict.repeats is not None:
         return f"{NOT_INDEPENDENT}."
-    few, judged = verdict.groups_unknown, verdict.groups_judged
+    few = verdict.groups_unknown
     known = f" Too few rows to say: {listed(shortened(few))}." if few else ""
     if verdict.groups_worse:
-        worse = [f"{group.name} ({how_far(group, judged)})" for group in verdict.groups_worse[:2]]
+        worse = [f"{group.name} ({how_far(group)})" for group in verdict.groups_worse[:2]]
         more = len(verdict.groups_worse) - 2
         others = tuple(group for group in verdict.groups_off if group not in verdict.groups_worse)
         also = f" Not true for {_names(others, verdict)} either." if others and verdict.truth != "off" else ""
@@ -221,26 +221,26 @@ def _groups(verdict: Verdict) -> str | None:
         return f"{lead} {listed([*worse, f'{more} more'] if more > 0 else worse)}.{also}{known}"
     if verdict.all_groups_off:
         worst = verdict.groups_off[0]
-        return f"for no group are they true. Worst for {worst.name} ({how_far(worst, judged)})."
+        return f"for no group are they true. Worst for {worst.name} ({how_far(worst)})."
     if verdict.groups_off:
         worst, names = verdict.groups_off[0], _names(verdict.groups_off, verdict)
         if names == worst.name:
             lead = "not true for" if len(verdict.groups_off) == 1 else "worst for"
-            return f"{lead} {names} ({how_far(worst, judged)}).{known}"
-        return f"not true for {names}. Worst for {worst.name} ({how_far(worst, judged)}).{known}"
+            return f"{lead} {names} ({how_far(worst)}).{known}"
+        return f"not true for {names}. Worst for {worst.name} ({how_far(worst)}).{known}"
     if verdict.truth == "off":
         return f"no group alone is surely off.{known}"
     return f"no single group was found for which they are not true.{known}"
 
 
-def how_far(group: GroupOff, judged: Of | str) -> str:
-    """What is said and what is true in a group; judged: "top", or a class."""
+def how_far(group: GroupOff) -> str:
+    """What is said and what is true in a group."""
     if group.side in ("both ways", "not decided"):
         return f"off {between(group.ece)}"
     said, real = percent(group.confidence), percent(group.rate)
-    if judged == "top":
+    if group.judged == "top":
         return f"{said} sure on average, right {real} of the time"
-    return f"says {said} on average, {real} are {judged}"
+    return f"says {said} on average, {real} are {group.judged}"
 
 
 def _names(groups: tuple[GroupOff, ...], verdict: Verdict) -> str:
@@ -281,7 +281,8 @@ def threat_line(verdict: Verdict) -> str:
     line, group = _shift_line(verdict), next(iter(apart), None)
     if group is None or verdict.fragility == "fragile":
         return line
-    return f"more rows of {group.name}. Apart from that: {line}"
+    more = group.name if group.column == PREDICTED else f"rows of {group.name}"
+    return f"more {more}. Apart from that: {line}"
 
 
 def _shift_line(verdict: Verdict) -> str:
@@ -376,15 +377,29 @@ def action_line(verdict: Verdict) -> str:
         return f"{_reliance(verdict)}; no repair was shown to help. Check new data first."
     if kind == "watch" and verdict.groups_off:
         names = _names(verdict.groups_off, verdict)
-        return f"Do not rely on them for {names}. Check every new kind of data first."
+        return f"Do not rely on them for {names}. {_offer(verdict) or 'Check every new kind of data first.'}"
     if kind == "watch" and verdict.worth == "spoiled" and verdict.impossible:
         return f"Do not let the model say 0: {_zeros(verdict)}. Write more decimals, or raise zeros a little."
     if kind == "watch" and verdict.worth == "spoiled":
         return "Do not rely on the numbers: the base rates do better."
+    if kind == "watch" and verdict.offered is not None:
+        return f"Use them on rows like these only. {_offer(verdict)}"
     if kind == "watch":
         return "Use them on rows like these only, and check every new kind of data first."
     most = points(verdict.farthest)
     return f"Use them as they are: on average they are off by {most} at most. Check new data now and then."
+
+
+def _offer(verdict: Verdict) -> str:
+    """What a repair does that lowers the log loss, but not the ECE."""
+    if verdict.offered is None:
+        return ""
+    _, before, after, loss_before, loss_after = verdict.offered
+    losses = f"from {decimal(loss_before)} to {decimal(loss_after)}"
+    errors = f"{points(max(before.value, 0.0))} before, {points(max(after.value, 0.0))} after"
+    return (
+        f"Or repair them: on new rows the log loss falls {losses}, but the average error does not ({errors})."
+    )
 
 
 def _left_to_check(verdict: Verdict) -> str:

@@ -28,6 +28,7 @@ from calmoe.auditing.statistics.estimates import (
 )
 from calmoe.auditing.statistics.group_columns import MOST_VALUES, group_rows, why_not
 from calmoe.defaults import BINS, LEVEL
+from calmoe.errors import shown
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid, count, label, number
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 
 MOST_GROUPS = 300  # judged one by one
 UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
+PREDICTED = "predicted"  # stands for the column of rows of one predicted class
 State = Literal["off", "may be true", "too few rows"]
+Masks = Mapping[tuple[str, str], np.ndarray]  # of rows, by column and name of the group
 Side = Literal["too high", "too low", "both ways", "not decided"]
 
 
@@ -88,7 +91,8 @@ class Groups:
     ece: Of all rows, at the same event.
     event: What is judged in groups: of two classes the second one, whose errors in groups "the predicted
         class is right" may hide.
-    by_prediction: the same for the rows of each predicted class, whose intervals hold together.
+    by_prediction: The rows of each predicted class, judged by whether it is right; no file need name these.
+        Their intervals and those of the groups hold together.
     """
 
     groups: tuple[Group, ...]
@@ -124,36 +128,52 @@ def groups(
     *,
     bins: int = BINS,
     level: float = LEVEL,
+    kinds: Masks | None = None,
+    of_kinds: Configurations | None = None,
 ) -> Groups:
-    """Judge each group of the file's columns: `group_rows` says which groups there are."""
-    masks = group_rows(columns)
-    each, index = 1 - (1 - level) / (2 * max(len(masks), 1)), configurations.bins(bins)
-    largest = sorted(masks, key=lambda key: -int(masks[key].sum()))[:MOST_GROUPS]
-    judged = [_group(key, configurations, masks[key], index, bins, each) for key in largest]
-    judged.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
+    """Judge each group of the file's columns: `group_rows` says which groups there are.
+
+    kinds, of_kinds: the rows of each predicted class, and the configurations that they are judged by.
+    """
+    masks, kinds = group_rows(columns), kinds or {}
+    each = 1 - (1 - level) / (2 * max(len(masks) + len(kinds), 1))
+    judged = _judged(masks, configurations, bins, each)
     left = {name: why_not(values) for name, values in columns.items() if name not in {c for c, _ in masks}}
     if len(masks) > MOST_GROUPS:
         left["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(masks)} are listed"
+    index = configurations.bins(bins)
     everywhere = binned_gap(configurations.residual, index, bins, level=level, noise=configurations.noise)
-    return Groups(groups=tuple(judged), unlisted=left, ece=everywhere, event=configurations.event)
+    return Groups(
+        groups=judged,
+        unlisted=left,
+        ece=everywhere,
+        event=configurations.event,
+        by_prediction=_judged(kinds, of_kinds or configurations, bins, each),
+    )
 
 
-def by_prediction(
-    configurations: Configurations, predictions: Predictions, *, bins: int = BINS, level: float = LEVEL
-) -> tuple[Group, ...]:
-    """Judge the rows of each predicted class, where there are few classes: no file need name these groups.
+def prediction_rows(predictions: Predictions) -> Masks:
+    """The rows of each predicted class, where there are few classes.
 
     >>> from calmoe.worlds.multiclass import calibrated
-    >>> sample = calibrated(0).sample(500, seed=0)
-    >>> {group.column for group in by_prediction(Configurations.of(sample), sample)}
-    {'predicted'}
+    >>> [name for _, name in prediction_rows(calibrated(0).sample(500, seed=0))][:2]
+    ['rows predicted as class 0', 'rows predicted as class 1']
     """
     if predictions.num_classes > MOST_VALUES:
-        return ()
+        return {}
     names = predictions.class_names or [f"class {c}" for c in range(predictions.num_classes)]
     predicted = predictions.output.predicted.numpy()
-    columns = {"predicted": np.array(names)[predicted]}
-    return groups(configurations, columns, bins=bins, level=level).groups
+    named = {c: shown(names[c], 60).strip("'") for c in np.unique(predicted)}
+    return {(PREDICTED, f"rows predicted as {name}"): predicted == c for c, name in named.items()}
+
+
+def _judged(masks: Masks, configurations: Configurations, bins: int, level: float) -> tuple[Group, ...]:
+    """The largest of the groups, the worst first and those of few rows last."""
+    index = configurations.bins(bins)
+    largest = sorted(masks, key=lambda key: -int(masks[key].sum()))[:MOST_GROUPS]
+    judged = [_group(key, configurations, masks[key], index, bins, level) for key in largest]
+    judged.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
+    return tuple(judged)
 
 
 def _group(
@@ -254,12 +274,16 @@ def _compute(material: Material, inside: Inside) -> Findings:
     event, seen = groups_event(material.of, material.predictions.num_classes), material.configurations
     if event != material.of:
         seen = Configurations.of(material.predictions, event)
-    judged = groups(seen, columns, bins=material.bins, level=material.level)
-    kinds: tuple[Group, ...] = ()
-    if material.of == "top":
-        rows = (material.configurations, material.predictions)
-        kinds = by_prediction(*rows, bins=material.bins, level=material.level)
-    return Findings({"groups": replace(judged, unlisted=judged.unlisted | answers, by_prediction=kinds)})
+    kinds = prediction_rows(material.predictions) if material.of == "top" else {}
+    judged = groups(
+        seen,
+        columns,
+        bins=material.bins,
+        level=material.level,
+        kinds=kinds,
+        of_kinds=material.configurations,
+    )
+    return Findings({"groups": replace(judged, unlisted=judged.unlisted | answers)})
 
 
 def _summary(report: "AuditReport") -> Point | None:
