@@ -15,7 +15,7 @@ import pytest
 import calmoe
 from calmoe import worlds
 from calmoe.auditing import Estimate
-from calmoe.auditing.presentation.words import summary_lines
+from calmoe.auditing.presentation.summary import summary_lines
 from calmoe.auditing.statistics.estimates import binned_gap, normal, spread
 from calmoe.auditing.verdict import helps, judge_truth
 from calmoe.predictions import Predictions

@@ -10,10 +10,10 @@ from calmoe.auditing import audit
 from calmoe.auditing.comparison import faults
 from calmoe.auditing.presentation.commands import Asked, commands, next_step
 from calmoe.auditing.presentation.opening import tone_of
+from calmoe.auditing.presentation.plain_numbers import points
 from calmoe.auditing.presentation.words import (
     action_line,
     headline,
-    points,
     skill_line,
     threat_line,
 )

@@ -8,13 +8,11 @@ from calmoe.auditing.presentation.commands import Asked, command
 from calmoe.auditing.presentation.diagram import reliability_svg
 from calmoe.auditing.presentation.numbers import cells, headings
 from calmoe.auditing.presentation.opening import CAPTION, tone_of
+from calmoe.auditing.presentation.plain_numbers import between, percent, points
 from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.presentation.words import (
     action_line,
-    between,
     headline,
-    percent,
-    points,
     skill_line,
 )
 from calmoe.auditing.statistics.estimates import NONE, Estimate

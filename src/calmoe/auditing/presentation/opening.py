@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from calmoe.auditing.presentation.commands import Asked, command, next_step, with_options
 from calmoe.auditing.presentation.diagram import reliability_svg
+from calmoe.auditing.presentation.plain_numbers import percent
 from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.presentation.words import (
     action_line,
@@ -12,7 +13,6 @@ from calmoe.auditing.presentation.words import (
     headline,
     hidden_line,
     how_far,
-    percent,
     skill_line,
     target_line,
     threat_line,

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from calmoe.auditing.presentation.diagram import LARGEST, LEFT, SIDE, SMALLEST, TOP, frame
 from calmoe.auditing.presentation.glossary import rate_name
+from calmoe.auditing.presentation.plain_numbers import grown
 from calmoe.auditing.presentation.terms import Explainer
-from calmoe.auditing.presentation.words import grown, threat_line
+from calmoe.auditing.presentation.words import threat_line
 from calmoe.auditing.sections.explorer import LIMIT, STEP, USUAL, Explorer
 from calmoe.escaping import visible
 from calmoe.render.page import Html, templates

@@ -2,8 +2,16 @@
 
 import textwrap
 
-from calmoe.auditing.presentation.commands import Asked
-from calmoe.auditing.presentation.words import summary_lines
+from calmoe.auditing.presentation.commands import ANY_FILE, Asked, commands
+from calmoe.auditing.presentation.words import (
+    action_line,
+    groups_line,
+    headline,
+    hidden_line,
+    skill_line,
+    target_line,
+    threat_line,
+)
 from calmoe.auditing.verdict import Verdict
 
 WIDTH = 110  # characters of a line
@@ -20,6 +28,20 @@ def summary(verdict: Verdict, asked: Asked) -> str:
     if len(lines) > MOST:
         lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])
     return "\n".join(lines)
+
+
+def summary_lines(verdict: Verdict, asked: Asked = ANY_FILE) -> list[tuple[str, str]]:
+    """What each paragraph of the terminal's summary is about, and its words; the commands come last."""
+    lines = [("Verdict", headline(verdict)), ("Skill", skill_line(verdict))]
+    for lead, line in (("For whom not", groups_line(verdict)), ("Hidden", hidden_line(verdict))):
+        lines += [(lead, line)] if line else []
+    return [
+        *lines,
+        ("What could break it", threat_line(verdict)),
+        *([("On the target", target)] if (target := target_line(verdict)) else []),
+        ("What to do", action_line(verdict)),
+        *(("Command", each) for each in commands(verdict, asked)),
+    ]
 
 
 def _wrapped(paragraphs: list[tuple[str, str]]) -> list[str]:
