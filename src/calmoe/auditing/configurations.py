@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from calmoe.auditing.event import class_titles
 from calmoe.auditing.vectors import chunk_rows, experts_summary, mixture_summary
 from calmoe.errors import InputError
 from calmoe.metrics.binned import Reliability, reliability_of, width_bins
@@ -44,6 +45,7 @@ class Configurations:
         own_outcome: Whether that class is right, bool; None without labels. [N, K]
         predicted: The class that the mixture predicts. [N]
         num_classes: The number of classes, C.
+        class_titles: What sentences call the classes. [C]
         expert_names: What the experts are called. [K]
         event: "top": the predicted class is right; c: the label is c.
         vector: What trees learn of the mixture's vector beside f, float32. [N, A]
@@ -64,6 +66,7 @@ class Configurations:
     own_outcome: np.ndarray | None  # [N, K] whether that class is right, bool; None without labels
     predicted: np.ndarray  # [N] the class that the mixture predicts
     num_classes: int
+    class_titles: tuple[str, ...]
     expert_names: tuple[str, ...]
     event: Of  # "top": the predicted class is right; c: the label is c
     vector: np.ndarray  # [N, A] what trees learn of the mixture's vector beside f, float32
@@ -110,6 +113,7 @@ class Configurations:
             own_outcome=right if known else None,
             predicted=predicted,
             num_classes=predictions.num_classes,
+            class_titles=class_titles(predictions),
             expert_names=predictions.expert_names,
             event=of,
             vector=np.concatenate([mixture for mixture, _ in summaries]),

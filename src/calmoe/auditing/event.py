@@ -10,6 +10,8 @@ from calmoe.metrics.checks import Of
 from calmoe.metrics.scores import log_losses
 from calmoe.predictions import Predictions
 
+LONGEST = 60  # characters of a class's name in a sentence
+
 
 class Judged(NamedTuple):
     """Of each row: the label, the log loss, and whether the more probable answer is right. [N] each"""
@@ -35,6 +37,19 @@ def judge(predictions: Predictions, of: Of) -> Judged:
         logs = torch.stack([others, exact[:, of]], dim=1)
         hits = (exact[:, of].exp().clamp(max=1) > 0.5) == (labels == 1)
     return Judged(labels.numpy(), log_losses(logs, labels).numpy(), hits.numpy())
+
+
+def class_titles(predictions: Predictions) -> tuple[str, ...]:
+    """What sentences call the classes: their names in one short line, or their numbers.
+
+    >>> import numpy as np
+    >>> class_titles(Predictions.from_probs(np.array([[0.9, 0.1]])))
+    ('class 0', 'class 1')
+    """
+    names = predictions.class_names
+    if names is None:
+        return tuple(f"class {c}" for c in range(predictions.num_classes))
+    return tuple(shown(name, LONGEST).strip("'") for name in names)
 
 
 def judged_class(predictions: Predictions, of: Of | str, option: str = "of") -> Of:

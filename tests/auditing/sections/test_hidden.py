@@ -1,5 +1,6 @@
 """The witness is honest: exact identities on finite worlds, then rates over random worlds."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -202,7 +203,20 @@ def test_one_expert_of_three_classes_is_judged_by_its_vector():
     assert found.p_hidden < 1e-6
     assert found.witness == found.without_routing
     assert found.origin == OWN_VECTOR
-    assert "is predicted" in found.rules[0].text
+    assert re.search(r"class [012] is predicted", found.rules[0].text)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_rules_call_classes_by_their_names():
+    sample, names = cancellation.by_class(0, experts=1, classes=3).sample(4000, seed=0), ["cat", "dog", "owl"]
+    plain, named = (
+        hidden(Configurations.of(given), splits=1)
+        for given in (sample, replace(sample, metadata={"classes": names}))
+    )
+    assert [rule.text for rule in named.rules] == [
+        re.sub(r"class (\d)", lambda match: names[int(match[1])], rule.text) for rule in plain.rules
+    ]
+    assert any("owl is predicted" in rule.text for rule in named.rules)
 
 
 @pytest.mark.usefixtures("hasty")

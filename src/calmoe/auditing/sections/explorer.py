@@ -12,6 +12,7 @@ import numpy as np
 
 from calmoe.arrays import UNSAVED
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.event import class_titles
 from calmoe.auditing.sections.section import Findings, Inside, Material, Section
 from calmoe.auditing.statistics.after_answer import known_before
 from calmoe.auditing.statistics.group_columns import named
@@ -186,10 +187,10 @@ def _leading(configurations: Configurations) -> Levels:
 
 
 def _predicted(predictions: Predictions) -> Levels:
-    names = predictions.class_names or tuple(f"class {c}" for c in range(predictions.num_classes))
+    names = class_titles(predictions)
     phrases = tuple(f"predicted as {name}" for name in names)
     level = predictions.output.log_probs.argmax(dim=1).numpy()
-    return _used(Factor("Predicted class", tuple(names), phrases), level)
+    return _used(Factor("Predicted class", names, phrases), level)
 
 
 def _column(column: str, masks: dict[str, np.ndarray], rows: int) -> Levels:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from calmoe.auditing.configurations import Configurations
+from calmoe.auditing.event import class_titles
 from calmoe.auditing.presentation.glossary import rate_name
 from calmoe.auditing.presentation.numbers import cells, headings
 from calmoe.auditing.sections.section import Findings, Inside, Material, PageSection, Section
@@ -28,7 +29,6 @@ from calmoe.auditing.statistics.estimates import (
 )
 from calmoe.auditing.statistics.group_columns import MOST_VALUES, group_rows, why_not
 from calmoe.defaults import BINS, LEVEL
-from calmoe.errors import shown
 from calmoe.metrics.checks import Of
 from calmoe.predictions import Predictions
 from calmoe.render.grid import Grid, count, label, number
@@ -161,10 +161,8 @@ def prediction_rows(predictions: Predictions) -> Masks:
     """
     if predictions.num_classes > MOST_VALUES:
         return {}
-    names = predictions.class_names or [f"class {c}" for c in range(predictions.num_classes)]
-    predicted = predictions.output.predicted.numpy()
-    named = {c: shown(names[c], 60).strip("'") for c in np.unique(predicted)}
-    return {(PREDICTED, f"rows predicted as {name}"): predicted == c for c, name in named.items()}
+    titles, predicted = class_titles(predictions), predictions.output.predicted.numpy()
+    return {(PREDICTED, f"rows predicted as {titles[c]}"): predicted == c for c in np.unique(predicted)}
 
 
 def _judged(masks: Masks, configurations: Configurations, bins: int, level: float) -> tuple[Group, ...]:

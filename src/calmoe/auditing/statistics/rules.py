@@ -58,7 +58,7 @@ def rules_of(
     readable = np.column_stack([leads, predicts, *(columns.values() if experts > 1 else ())])
     names = [
         *(f"{name} leads" for name in configurations.expert_names[: leads.shape[1]]),
-        *(f"class {c} is predicted" for c in range(named)),
+        *(f"{title} is predicted" for title in configurations.class_titles[:named]),
         *(columns if experts > 1 else ()),
     ]
     questions = ["leads"] * leads.shape[1] + ["is predicted"] * named  # each has one yes; numbers follow
