@@ -46,10 +46,19 @@ def shown(value: object, most: int = 200) -> str:
     ("'north'", "'xxx…xxx'")
     """
     try:
-        text = " ".join(repr(value).splitlines())
+        return cut(repr(value), most)
     except RecursionError:
-        text = "something deeply nested"
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
+        return "something deeply nested"
+
+
+def cut(text: str, most: int) -> str:
+    """Text in one line; a long one without its middle.
+
+    >>> cut("it's", 60), cut("x" * 1000, 7)
+    ("it's", 'xxx…xxx')
+    """
+    line = " ".join(text.splitlines())
+    return line if len(line) <= most else f"{line[: most // 2]}…{line[-(most // 2) :]}"
 
 
 def some(names: Iterable[object], most: int) -> str:

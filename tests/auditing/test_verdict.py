@@ -15,6 +15,7 @@ import pytest
 import calmoe
 from calmoe import worlds
 from calmoe.auditing import Estimate
+from calmoe.auditing.comparison import faults
 from calmoe.auditing.presentation.summary import summary_lines
 from calmoe.auditing.statistics.estimates import binned_gap, normal, spread
 from calmoe.auditing.verdict import helps, judge_truth
@@ -205,7 +206,10 @@ def test_a_repair_that_makes_the_ece_worse_does_not_help():
     for before, after, mended in ((0.011, 0.032, False), (0.032, 0.011, True)):
         verdict = replace(report, repair=advised(before, after)).verdict
         assert (verdict.mended is not None, verdict.action.kind == "repair") == (mended, mended)
-    assert replace(report, repair=SimpleNamespace(recommended=None, worse=())).verdict.mended is None
+    assert (
+        replace(report, repair=SimpleNamespace(recommended=None, worse=(), candidates={})).verdict.mended
+        is None
+    )
 
 
 @pytest.mark.usefixtures("brief")
@@ -226,6 +230,16 @@ def test_where_errors_hide_a_repair_that_lowers_the_loss_alone_is_offered():
     assert (alone.offered, alone.action.kind) == (None, "watch")
     assert "--target" in alone.action.command
     assert f"{offered.loss_before:.3f}" in report.summary()
+    assert "the average error rises" in " ".join(report.summary().split())
+    lower = [each for name, each in report.repair.candidates.items() if name in report.repair.worse]
+    surely = [each for each in lower if each.nll.against_nothing.high < 0]
+    assert report.repair.candidates[offered.name] in surely
+    assert not any(
+        each.nll.value.value <= offered.loss_after and each.ece.value.value < offered.after.value
+        for each in surely
+    )
+    two = faults(verdict) - faults(replace(verdict, hidden="nothing found"))
+    assert two == 0  # what hides by class is one fault, not two
 
 
 @pytest.mark.usefixtures("brief")
@@ -234,11 +248,45 @@ def test_rows_of_a_predicted_class_are_a_group_unless_all_rows_are_as_far_off():
     assert {group.name for group in verdict.groups_off} == {f"rows predicted as class {c}" for c in range(3)}
     assert verdict.groups_worse == verdict.groups_off
     assert not verdict.all_groups_off  # the file has none
-    sample = multiclass.miscalibrated(0, temperature=4.0).sample(3000, seed=0)
-    off = calmoe.audit(replace(sample, groups={}))
+    off = calmoe.audit(one_class_far_off(6000))
     assert off.verdict.truth == "off"
-    assert sum(group.state == "off" for group in off.groups.by_prediction) > 1
-    assert all(group.ece.low > off.aggregate.ece.high for group in off.verdict.groups_off)
+    assert [group.state for group in off.groups.by_prediction] == ["off"] * 3
+    assert [group.name for group in off.verdict.groups_off] == ["rows predicted as class 0"]
+    assert off.verdict.groups_worse == off.verdict.groups_off
+    # judged beside all rows by what they are judged by: whether the predicted class is right
+    far, near = (replace(off.groups, ece=replace_high(off.groups.ece, high)) for high in (1.0, 0.0))
+    assert (
+        replace(off, groups=far).verdict.groups_worse == replace(off, groups=near).verdict.groups_worse != ()
+    )
+    everywhere = replace(off.aggregate, ece=replace_high(off.aggregate.ece, 1.0))
+    assert replace(off, aggregate=everywhere).verdict.groups_off == ()
+
+
+def replace_high(estimate, high):
+    return estimate._replace(high=high)
+
+
+def one_class_far_off(rows, seed=0):
+    """Too sure by 4 points; where class 0 is predicted, by 30."""
+    random = np.random.default_rng(seed)
+    probs = random.dirichlet([3, 3, 3], rows)
+    top = probs.argmax(axis=1)
+    right = random.random(rows) < probs.max(axis=1) - np.where(top == 0, 0.3, 0.04)
+    return Predictions.from_probs(probs, np.where(right, top, (top + random.integers(1, 3, rows)) % 3))
+
+
+@pytest.mark.usefixtures("brief")
+def test_no_repair_is_offered_beside_other_advice():
+    """ "No repair was shown to help", then a command that repairs; "label some rows", then the same."""
+    sample = multiclass_by_class(4000)
+    logs = (sample.output.log_probs.double() / 1.08).log_softmax(dim=1).float()
+    off = calmoe.audit(replace(sample, output=sample.output._replace(log_probs=logs)))
+    targeted = calmoe.audit(sample, target=replace(multiclass_by_class(300), labels=None))
+    for report in (off, targeted):
+        verdict = report.verdict
+        assert verdict.mended is not None or "calmoe repair" not in report.summary()
+        assert verdict.offered is None
+    assert off.verdict.truth == "off"
 
 
 def multiclass_by_class(rows):

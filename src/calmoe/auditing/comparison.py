@@ -151,7 +151,8 @@ def _choose(
 def faults(verdict: Verdict) -> int:
     """How many of these hold: off by more than a little, hidden errors, fragile, wrong for a group."""
     off = verdict.truth == "off" and not verdict.small
-    alone = bool(verdict.groups_worse or (verdict.groups_off and verdict.truth != "off"))
+    groups = verdict.groups_worse if verdict.truth == "off" else verdict.groups_off
+    alone = any(group.column is not None or verdict.hidden != "hidden" for group in groups)  # a kind: hidden
     return sum((off, verdict.hidden == "hidden", verdict.fragility == "fragile", alone))
 
 

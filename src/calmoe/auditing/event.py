@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from calmoe.errors import InputError, check_known, shown
+from calmoe.errors import InputError, check_known, cut, shown
 from calmoe.metrics.checks import Of
 from calmoe.metrics.scores import log_losses
 from calmoe.predictions import Predictions
@@ -49,7 +49,7 @@ def class_titles(predictions: Predictions) -> tuple[str, ...]:
     names = predictions.class_names
     if names is None:
         return tuple(f"class {c}" for c in range(predictions.num_classes))
-    return tuple(shown(name, LONGEST).strip("'") for name in names)
+    return tuple(cut(name, LONGEST) for name in names)
 
 
 def judged_class(predictions: Predictions, of: Of | str, option: str = "of") -> Of:

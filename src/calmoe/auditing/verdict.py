@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from calmoe.auditing.sections.groups import PREDICTED, Group, Side, judged, not_judged, side_of
+from calmoe.auditing.repairs.repair import stricter
+from calmoe.auditing.sections.groups import Group, Side, judged, not_judged, side_of
 from calmoe.auditing.sections.skill import LITTLE, Skill, Worth
 from calmoe.auditing.statistics.demonstration import quoted
 from calmoe.auditing.statistics.estimates import Estimate, normal
@@ -42,11 +43,12 @@ class GroupOff(NamedTuple):
     """A group whose probabilities are off.
 
     rate: E[Y], how often what was said comes true. confidence: the mean of f. all_off: whether every group of
-    its column is off. judged: What is judged, "top" or the class by name or number.
+    its column is off. column: None for the rows of one predicted class. judged: What is judged, "top" or the
+    class by name or number.
     """
 
     name: str
-    column: str
+    column: str | None
     rows: int
     side: Side
     ece: Estimate
@@ -64,7 +66,7 @@ class Action(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """A repair that helps: ECE and log loss before and after it, on rows that it was not fitted on."""
+    """What a repair does: ECE and log loss before and after it, on rows that it was not fitted on."""
 
     name: str
     before: Estimate
@@ -128,8 +130,8 @@ class Verdict:
         not_looked_at: Why neither hidden errors nor fragility were looked for.
         elsewhere: Of the target, where one was given.
         mended: The recommended repair.
-        offered: Where errors are hidden and none is recommended: one that surely lowers the log loss, but not
-            the ECE.
+        offered: Where they may be true on average, but not everywhere, and no repair is recommended: one that
+            surely lowers the log loss, and raises the ECE.
         action: The one thing to do, with its command.
 
     Example:
@@ -208,8 +210,12 @@ def make_verdict(report: "AuditReport") -> Verdict:
     hidden, hidden_by, origin = read_hidden(report)
     steadiness, shift, worst = read_fragility(report)
     mended = read_repair(report)
-    offered = read_offer(report) if mended is None and (hidden == "hidden" or off) else None
     worth = judge_worth(skill, mended)
+    action, offered = _action(report, truth, worth, off, hidden, steadiness, mended), None
+    if action.kind == "watch" and truth != "off" and worth != "spoiled" and (off or hidden == "hidden"):
+        offered = read_offer(report)
+    if offered is not None:
+        action = Action("watch", f"calmoe repair {FILE} --kind {offered.name} --out calibrator.json")
     return Verdict(
         rows=report.rows,
         judged=report.judged,
@@ -251,7 +257,7 @@ def make_verdict(report: "AuditReport") -> Verdict:
         elsewhere=read_target(report),
         mended=mended,
         offered=offered,
-        action=_action(report, truth, worth, off, hidden, steadiness, mended, offered),
+        action=action,
     )
 
 
@@ -306,7 +312,7 @@ def _all_off(report: "AuditReport", truth: Truth) -> tuple[GroupOff, ...]:
 
 def _everywhere(report: "AuditReport", group: GroupOff) -> float:
     """How far all rows are off at most, by what the group is judged by."""
-    return (report.aggregate if group.column == PREDICTED else report.groups).ece.high
+    return (report.aggregate if group.column is None else report.groups).ece.high
 
 
 def groups_off(groups: Sequence[Group], judged: Of | str) -> tuple[GroupOff, ...]:
@@ -331,7 +337,6 @@ def _action(
     hidden: Hiding,
     steadiness: Steadiness,
     mended: Mended | None,
-    offered: Mended | None,
 ) -> Action:
     """The first that applies: order, one row a case, a better model, a repair, more rows, new data, use."""
     judged = "" if report.judged == "top" else f" --of {shlex.quote(str(report.judged))}"
@@ -355,8 +360,6 @@ def _action(
     if vague and not wary:
         return Action("collect", f"calmoe audit MORE_ROWS{judged}")
     kind: Kind = "watch" if wary else "use"
-    if offered is not None:
-        return Action(kind, f"calmoe repair {FILE}{judged} --kind {offered.name} --out calibrator.json")
     if report.target is not None:
         return Action(kind, f"calmoe audit {LABELLED}{judged}")
     return Action(kind, f"calmoe audit {FILE}{judged} --target NEW_PREDICTIONS")
@@ -415,16 +418,26 @@ def read_repair(report: "AuditReport") -> Mended | None:
 
 
 def read_offer(report: "AuditReport") -> Mended | None:
-    """Where none is recommended: the candidate that surely lowers the log loss most, but raises the ECE."""
+    """Where none is recommended: a candidate that surely lowers the log loss, but raises the ECE.
+
+    The lowest log loss chooses; of those within a standard error of it, the lowest ECE. A target asks for
+    labels first.
+    """
     repair = report.repair
-    if repair is None or repair.recommended is not None:
+    if repair is None or repair.recommended is not None or report.target is not None:
         return None
-    risen = [repair.candidates[name] for name in repair.worse if name in repair.candidates]
-    lower = [each for each in risen if each.nll.against_nothing.high < 0]
+    looks = len(repair.candidates) - 1  # all but nothing
+    lower = [
+        each
+        for name, each in repair.candidates.items()
+        if name in repair.worse and stricter(each.nll.against_nothing, looks, report.level).high < 0
+    ]
     if not lower:
         return None
-    best = min(lower, key=lambda each: each.nll.value.value)
-    before = repair.before
+    lowest = min(lower, key=lambda each: each.nll.value.value).nll
+    near = lowest.value.value + lowest.against_nothing.standard_error
+    as_low = [each for each in lower if each.nll.value.value <= near]
+    before, best = repair.before, min(as_low, key=lambda each: each.ece.value.value)
     return Mended(best.name, before.ece.value, best.ece.value, before.nll.value.value, best.nll.value.value)
 
 

@@ -18,7 +18,7 @@ from calmoe.auditing.presentation.words import (
     threat_line,
 )
 from calmoe.auditing.statistics.estimates import Estimate
-from calmoe.auditing.verdict import LABELLED, Action, Elsewhere, GroupOff
+from calmoe.auditing.verdict import LABELLED, Action, Elsewhere, GroupOff, Mended
 from calmoe.predictions import Predictions
 from calmoe.worlds import calibrated
 from haste import hastily
@@ -141,6 +141,17 @@ def test_zeros_that_came_true_are_counted_and_never_used_as_they_are():
 
 
 @pytest.mark.usefixtures("hasty")
+def test_a_repair_is_not_said_to_treat_predicted_classes_alike(true):
+    """Vector and matrix scaling do not."""
+    kind = NORTH._replace(name="rows predicted as class 2", column=None)
+    for worse, said in (((NORTH,), True), ((kind,), False), ((kind, NORTH), True)):
+        verdict = off(true, 0.05, 0.06, groups_off=worse, groups_worse=worse)
+        mended = Mended("vector", verdict.ece, verdict.ece._replace(value=0.01, high=0.02), 0.6, 0.5)
+        line = action_line(replace(verdict, mended=mended, action=Action("repair", "calmoe repair FILE")))
+        assert ("may not mend region north" in line) == said
+        assert "may not mend rows" not in line
+
+
 def test_the_advice_follows_what_is_known():
     """300 true rows, off by 8 points at most, were to be used; 6,000 rows, off by 3 at most, were not."""
     few, many = (two_classes(*logistic(rows)).verdict for rows in (300, 20_000))

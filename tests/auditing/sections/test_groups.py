@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from calmoe.auditing import Configurations, audit
-from calmoe.auditing.sections.groups import MOST_VALUES, groups, prediction_rows, side_of
+from calmoe.auditing.sections.groups import (
+    MOST_VALUES,
+    groups,
+    levels,
+    prediction_rows,
+    sentences,
+    side_of,
+)
 from calmoe.auditing.statistics.after_answer import (
     MADE_OF_IT,
     ONE_LABEL,
@@ -15,6 +22,7 @@ from calmoe.auditing.statistics.after_answer import (
     known_before,
     tells_answer,
 )
+from calmoe.auditing.statistics.estimates import normal
 from calmoe.auditing.statistics.group_columns import group_rows, named
 from calmoe.metrics import ece
 from calmoe.predictions import Predictions
@@ -168,6 +176,50 @@ def test_errors_by_predicted_class_are_named_and_true_ones_seldom():
         clean = predicted_by_class(0.0, n=600, seed=seed)
         alarms += any(group.state == "off" for group in by_prediction(clean))
     assert alarms <= most(times)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+@pytest.mark.parametrize("classes", [0, 2, 40])
+def test_intervals_of_groups_and_of_predicted_classes_hold_together(count, classes):
+    """Two intervals a group, Bonferroni; the number of classes does not touch the groups' own."""
+    each, kind = levels(0.95, count, classes)
+    assert 2 * count * (1 - each) + 2 * classes * (1 - kind) == pytest.approx(0.05 if count + classes else 0)
+    assert levels(0.95, count, 2)[0] == levels(0.95, count, 40)[0]
+
+
+def test_each_interval_has_its_level():
+    sample = predicted_by_class(0.12)
+    sample = replace(sample, groups={"side": np.arange(len(sample)) % 2 == 0})
+    seen = Configurations.of(sample)
+    found = groups(seen, sample.groups, kinds=prediction_rows(sample))
+    for listed, level in zip((found.groups, found.by_prediction), levels(0.95, 2, 3), strict=True):
+        for group in listed:
+            lonely = normal(group.balance.value, group.balance.standard_error, level)
+            assert group.balance[:3] == pytest.approx(lonely[:3])
+
+
+def test_classes_whose_names_look_alike_are_judged_apart():
+    sample = predicted_by_class(0.12)
+    names = [f"{'a' * 40}{middle}{'b' * 40}" for middle in "xyz"]
+    found = by_prediction(replace(sample, metadata={"classes": names}))
+    assert sum(group.rows for group in found) == len(sample)
+    assert [group.rows for group in found] == [group.rows for group in by_prediction(sample)]
+    quoted = by_prediction(replace(sample, metadata={"classes": ["it's", "'a'", "b"]}))
+    assert {group.name for group in quoted} == {f"rows predicted as {name}" for name in ("it's", "'a'", "b")}
+
+
+@pytest.mark.usefixtures("hasty", "unrendered")
+def test_the_page_has_the_numbers_of_predicted_classes_that_are_off():
+    sample = predicted_by_class(0.12)
+    for columns in ({}, {"region": np.arange(len(sample)) % 2}):
+        report = audit(replace(sample, groups=columns))
+        assert [group.state for group in report.groups.by_prediction] == ["off"] * 3
+        page = report.files()["report.html"].decode()
+        for group in report.groups.by_prediction:
+            assert group.column is None
+            assert f"{group.name}</" in page
+        assert ("2 groups: none is off" in sentences(report.groups)) == bool(columns)
+        assert "rows predicted as class 0" in sentences(report.groups)
 
 
 def test_both_ways_is_said_only_where_one_sign_cannot_explain_it():

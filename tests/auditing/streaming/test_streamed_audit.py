@@ -12,7 +12,7 @@ from calmoe.arrays import plain
 from calmoe.auditing.audit_report import audit
 from calmoe.auditing.configurations import Configurations
 from calmoe.auditing.sections.calibration import aggregate
-from calmoe.auditing.sections.groups import groups, groups_event
+from calmoe.auditing.sections.groups import groups, groups_event, prediction_rows
 from calmoe.auditing.sections.reliability import surface
 from calmoe.auditing.sections.skill import skill
 from calmoe.auditing.streaming.run import pass_over, report_on
@@ -102,7 +102,8 @@ def test_sums_give_the_numbers_of_all_rows(tmp_path, kind):
     )
     listed = {name: values for name, values in whole.groups.items() if name != "age"}
     event = groups_event(of, whole.num_classes)
-    every = groups(Configurations.of(whole, event), listed, level=0.9)
+    kinds = prediction_rows(whole) if of == "top" else []
+    every = groups(Configurations.of(whole, event), listed, level=0.9, kinds=kinds)
     close(plain(every.groups), plain(report.groups.groups))
     close(plain(every.ece), plain(report.groups.ece))
     assert report.groups.unlisted.keys() == {*every.unlisted, "age"} == {"age", "name"}

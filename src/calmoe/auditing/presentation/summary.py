@@ -21,13 +21,14 @@ MOST = 11  # lines: one more says where the page is
 def summary(verdict: Verdict, asked: Asked) -> str:
     """A paragraph a question, wrapped; asked: what the commands name.
 
-    Where that is too long, what is hidden, which the first sentence tells too, is left to the page.
+    Where that is too long, what is hidden, which the first sentence tells too, is left to the page; then the
+    groups, if none is off.
     """
     paragraphs = summary_lines(verdict, asked)
-    lines = _wrapped(paragraphs)
-    if len(lines) > MOST:
-        lines = _wrapped([paragraph for paragraph in paragraphs if paragraph[0] != "Hidden"])
-    return "\n".join(lines)
+    for spare in ("Hidden", *(() if verdict.groups_off else ("For whom not",))):
+        if len(_wrapped(paragraphs)) > MOST:
+            paragraphs = [paragraph for paragraph in paragraphs if paragraph[0] != spare]
+    return "\n".join(_wrapped(paragraphs))
 
 
 def summary_lines(verdict: Verdict, asked: Asked = ANY_FILE) -> list[tuple[str, str]]:

@@ -6,11 +6,10 @@ No Greek, no jargon: errors are in points of a hundred, shifts are a group that 
 import math
 
 from calmoe.auditing.presentation.plain_numbers import between, percent, points
-from calmoe.auditing.sections.groups import PREDICTED
 from calmoe.auditing.statistics.repeats import Repeats
 from calmoe.auditing.statistics.sequential import FEWEST_TO_LEARN
 from calmoe.auditing.verdict import GroupOff, Verdict
-from calmoe.errors import shown
+from calmoe.errors import cut, shown
 from calmoe.new_rows import EVERY_ROW
 from calmoe.render.wording import decimal, listed, many, shortened
 
@@ -25,8 +24,7 @@ def repeated(repeats: Repeats) -> str:
     'Many rows repeat the same person, with the same label'
     """
     if repeats.column is not None:
-        column = shown(repeats.column, 60).strip("'")
-        return f"Many rows repeat the same {column}, with the same label"
+        return f"Many rows repeat the same {cut(repeats.column, 60)}, with the same label"
     return "Many rows look like copies of each other, or the model cannot tell kinds of rows apart"
 
 
@@ -227,7 +225,7 @@ def threat_line(verdict: Verdict) -> str:
     line, group = _shift_line(verdict), next(iter(apart), None)
     if group is None or verdict.fragility == "fragile":
         return line
-    more = group.name if group.column == PREDICTED else f"rows of {group.name}"
+    more = group.name if group.column is None else f"rows of {group.name}"
     return f"more {more}. Apart from that: {line}"
 
 
@@ -337,22 +335,20 @@ def action_line(verdict: Verdict) -> str:
 
 
 def _offer(verdict: Verdict) -> str:
-    """What a repair does that lowers the log loss, but not the ECE."""
+    """What a repair does that lowers the log loss, but raises the ECE."""
     if verdict.offered is None:
         return ""
     _, before, after, loss_before, loss_after = verdict.offered
     losses = f"from {decimal(loss_before)} to {decimal(loss_after)}"
-    errors = f"{points(max(before.value, 0.0))} before, {points(max(after.value, 0.0))} after"
-    return (
-        f"Or repair them: on new rows the log loss falls {losses}, but the average error does not ({errors})."
-    )
+    errors = f"from {points(max(before.value, 0.0))} to {points(max(after.value, 0.0))}"
+    return f"Or repair them: on new rows the log loss falls {losses}, but the average error rises {errors}."
 
 
 def _left_to_check(verdict: Verdict) -> str:
     """A repair does not know groups, nor all kinds of rows."""
-    if verdict.groups_worse:
-        name = verdict.groups_worse[0].name
-        return f" It treats all groups alike and may not mend {name}: look there again afterwards."
+    named = [group.name for group in verdict.groups_worse if group.column is not None]
+    if named:
+        return f" It treats all groups alike and may not mend {named[0]}: look there again afterwards."
     if verdict.hidden == "hidden":
         return " That is the average: some kinds of rows may stay off, so audit new rows afterwards."
     return " Keep other rows back to judge it by."

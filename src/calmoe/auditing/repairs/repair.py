@@ -204,7 +204,7 @@ def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule, level:
     others = [name for name in measured if name not in (chosen, "chosen", *SIMPLE)]
     for name in filter(sound.__contains__, others):
         helps, better = (
-            _stricter(gain, len(others), level).high < 0
+            stricter(gain, len(others), level).high < 0
             for gain in (measured[name].nll.against_nothing, beyond[name])
         )
         if helps and (better or (TEMPERATURE in helpful and beyond[name].low <= 0)):
@@ -212,7 +212,7 @@ def recommend(chosen: str, measured: Mapping[str, Candidate], rule: Rule, level:
     return None
 
 
-def _stricter(estimate: Estimate, times: int, level: float) -> Estimate:
+def stricter(estimate: Estimate, times: int, level: float) -> Estimate:
     """The same with an interval that pays for so many looks (Bonferroni)."""
     return normal(estimate.value, estimate.standard_error, 1 - (1 - level) / times)
 

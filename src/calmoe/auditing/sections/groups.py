@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
 MOST_GROUPS = 300  # judged one by one
 UNTOLD = 0.2  # the ECE of a network on a domain new to it: an interval that reaches so far says nothing
-PREDICTED = "predicted"  # stands for the column of rows of one predicted class
 State = Literal["off", "may be true", "too few rows"]
-Masks = Mapping[tuple[str, str], np.ndarray]  # of rows, by column and name of the group
+Mask = tuple[str | None, str, np.ndarray]  # a group's column, its name, and its rows
 Side = Literal["too high", "too low", "both ways", "not decided"]
 
 
@@ -71,11 +70,12 @@ def side_of(ece: Estimate, balance: Estimate) -> Side:
 class Group:
     """The rows of one group: E[Y], the mean of f, the ECE at equal-width bins, and E[Y − f].
 
-    state: off (an interval leaves out 0), may be true, or too few rows to say.
+    column: None for the rows of one predicted class. state: off (an interval leaves out 0), may be true, or
+        too few rows to say.
     """
 
     name: str
-    column: str
+    column: str | None
     rows: int
     accuracy: Estimate
     confidence: float
@@ -92,7 +92,7 @@ class Groups:
     event: What is judged in groups: of two classes the second one, whose errors in groups "the predicted
         class is right" may hide.
     by_prediction: The rows of each predicted class, judged by whether it is right; no file need name these.
-        Their intervals and those of the groups hold together.
+        Their intervals and those of the groups hold together, each kind with half of the error.
     """
 
     groups: tuple[Group, ...]
@@ -104,6 +104,11 @@ class Groups:
     @property
     def off(self) -> tuple[Group, ...]:
         return tuple(group for group in self.groups if group.state == "off")
+
+    @property
+    def kinds_off(self) -> tuple[Group, ...]:
+        """Predicted classes whose rows are off."""
+        return tuple(kind for kind in self.by_prediction if kind.state == "off")
 
     @property
     def unknown(self) -> tuple[Group, ...]:
@@ -128,61 +133,75 @@ def groups(
     *,
     bins: int = BINS,
     level: float = LEVEL,
-    kinds: Masks | None = None,
+    kinds: Sequence[Mask] = (),
     of_kinds: Configurations | None = None,
 ) -> Groups:
     """Judge each group of the file's columns: `group_rows` says which groups there are.
 
     kinds, of_kinds: the rows of each predicted class, and the configurations that they are judged by.
     """
-    masks, kinds = group_rows(columns), kinds or {}
-    each = 1 - (1 - level) / (2 * max(len(masks) + len(kinds), 1))
-    judged = _judged(masks, configurations, bins, each)
-    left = {name: why_not(values) for name, values in columns.items() if name not in {c for c, _ in masks}}
+    masks = [(*key, rows) for key, rows in group_rows(columns).items()]
+    each, each_kind = levels(level, len(masks), len(kinds))
+    there = {column for column, *_ in masks}
+    left = {name: why_not(values) for name, values in columns.items() if name not in there}
     if len(masks) > MOST_GROUPS:
         left["smaller groups"] = f"only the {MOST_GROUPS} largest of {len(masks)} are listed"
     index = configurations.bins(bins)
     everywhere = binned_gap(configurations.residual, index, bins, level=level, noise=configurations.noise)
     return Groups(
-        groups=judged,
+        groups=_judged(masks, configurations, bins, each),
         unlisted=left,
         ece=everywhere,
         event=configurations.event,
-        by_prediction=_judged(kinds, of_kinds or configurations, bins, each),
+        by_prediction=_judged(kinds, of_kinds or configurations, bins, each_kind),
     )
 
 
-def prediction_rows(predictions: Predictions) -> Masks:
+def levels(level: float, groups: int, kinds: int) -> tuple[float, float]:
+    """Of each interval of a group and of a predicted class, so that all hold together; a group has two.
+
+    Both kinds of groups get half of the error, so that many classes do not hide a group.
+
+    >>> levels(0.9, 5, 0)[0], levels(0.9, 5, 100)[0]
+    (0.99, 0.995)
+    """
+    parts = max(bool(groups) + bool(kinds), 1)
+    error = (1 - level) / (2 * parts)
+    return 1 - error / max(groups, 1), 1 - error / max(kinds, 1)
+
+
+def prediction_rows(predictions: Predictions) -> list[Mask]:
     """The rows of each predicted class, where there are few classes.
 
     >>> from calmoe.worlds.multiclass import calibrated
-    >>> [name for _, name in prediction_rows(calibrated(0).sample(500, seed=0))][:2]
+    >>> [name for _, name, _ in prediction_rows(calibrated(0).sample(500, seed=0))][:2]
     ['rows predicted as class 0', 'rows predicted as class 1']
     """
     if predictions.num_classes > MOST_VALUES:
-        return {}
+        return []
     titles, predicted = class_titles(predictions), predictions.output.predicted.numpy()
-    return {(PREDICTED, f"rows predicted as {titles[c]}"): predicted == c for c in np.unique(predicted)}
+    return [(None, f"rows predicted as {titles[c]}", predicted == c) for c in np.unique(predicted)]
 
 
-def _judged(masks: Masks, configurations: Configurations, bins: int, level: float) -> tuple[Group, ...]:
+def _judged(
+    masks: Sequence[Mask], configurations: Configurations, bins: int, level: float
+) -> tuple[Group, ...]:
     """The largest of the groups, the worst first and those of few rows last."""
     index = configurations.bins(bins)
-    largest = sorted(masks, key=lambda key: -int(masks[key].sum()))[:MOST_GROUPS]
-    judged = [_group(key, configurations, masks[key], index, bins, level) for key in largest]
+    largest = sorted(masks, key=lambda mask: -int(mask[2].sum()))[:MOST_GROUPS]
+    judged = [_group(mask, configurations, index, bins, level) for mask in largest]
     judged.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
     return tuple(judged)
 
 
 def _group(
-    key: tuple[str, str],
+    mask: Mask,
     configurations: Configurations,
-    mask: np.ndarray,
     index: np.ndarray,
     bins: int,
     level: float,
 ) -> Group:
-    (column, name), rows = key, np.flatnonzero(mask)
+    column, name, rows = *mask[:2], np.flatnonzero(mask[2])
     if not len(rows):
         return Group(
             name=name,
@@ -215,13 +234,16 @@ def _group(
 
 
 def sentences(groups: Groups) -> str:
-    """How many groups are off, may be true, or have too few rows."""
-    names = [group.name for group in groups.off]
-    text = f"{many(len(groups.groups), 'group')}: "
-    text += f"{listed(shortened(names))} {'is' if len(names) == 1 else 'are'} off" if names else "none is off"
+    """How many groups are off, may be true, or have too few rows; and which predicted classes are off."""
+    parts, names = [], [group.name for group in groups.off]
+    if groups.groups:
+        off, are = listed(shortened(names)) if names else "none", "are" if len(names) > 1 else "is"
+        parts = [f"{many(len(groups.groups), 'group')}: {off} {are} off"]
     if groups.unknown:
-        text += f"; {many(len(groups.unknown), 'group')} with too few rows to say"
-    return f"{text}."
+        parts += [f"{many(len(groups.unknown), 'group')} with too few rows to say"]
+    if groups.kinds_off:
+        parts += [f"{listed(shortened([kind.name for kind in groups.kinds_off]))} are off"]
+    return f"{'; '.join(parts)}."
 
 
 def not_judged(groups: Groups) -> list[str]:
@@ -229,7 +251,7 @@ def not_judged(groups: Groups) -> list[str]:
     return [f"{column} ({why})" for column, why in groups.unlisted.items()]
 
 
-def group_table(groups: Sequence[Group], judged: Of | str) -> Grid:
+def group_table(groups: Sequence[Group], judged: Of | str, which: str = "Every group") -> Grid:
     """One group a row; judged: "top", or the class by name or number."""
     rows = tuple(
         (
@@ -252,9 +274,7 @@ def group_table(groups: Sequence[Group], judged: Of | str) -> Grid:
         ("ECE", "ece*"),
         ("balance", "balance*"),
     )
-    return Grid(
-        "Every group, the worst calibrated first; intervals hold for all groups together", columns, (rows,)
-    )
+    return Grid(f"{which}, the worst calibrated first; all intervals hold together", columns, (rows,))
 
 
 def _said(group: Group, judged: Of | str) -> str:
@@ -272,7 +292,7 @@ def _compute(material: Material, inside: Inside) -> Findings:
     event, seen = groups_event(material.of, material.predictions.num_classes), material.configurations
     if event != material.of:
         seen = Configurations.of(material.predictions, event)
-    kinds = prediction_rows(material.predictions) if material.of == "top" else {}
+    kinds = prediction_rows(material.predictions) if material.of == "top" else []
     judged = groups(
         seen,
         columns,
@@ -285,17 +305,21 @@ def _compute(material: Material, inside: Inside) -> Findings:
 
 
 def _summary(report: "AuditReport") -> Point | None:
-    return Point("Groups", sentences(report.groups)) if report.groups.groups else None
+    found = report.groups.groups or report.groups.kinds_off
+    return Point("Groups", sentences(report.groups)) if found else None
 
 
 def _page(report: "AuditReport", pictures: Sequence[Picture]) -> PageSection | None:
-    if not report.groups.groups and not report.groups.unlisted:
+    own, kinds = report.groups.groups, report.groups.kinds_off
+    if not own and not kinds and not report.groups.unlisted:
         return None
+    tables = [group_table(own, report.groups_judged)] if own else []
+    tables += [group_table(kinds, "top", "Predicted classes whose rows are off")] if kinds else []
     return PageSection(
         heading="For whom not?",
         how="Is it right as often as it says, group by group? A group of few rows has a wide interval: "
         "little is known about it, and that is said.",
-        tables=[group_table(report.groups.groups, report.groups_judged)] if report.groups.groups else [],
+        tables=tables,
         notes=[f"Not judged: {'; '.join(unjudged)}."] if (unjudged := not_judged(report.groups)) else [],
     )
 

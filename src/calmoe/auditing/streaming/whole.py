@@ -13,7 +13,7 @@ from calmoe.auditing.audit_report import SECTIONS, AuditReport
 from calmoe.auditing.configurations import CHUNK, Configurations
 from calmoe.auditing.sampled import Sampled
 from calmoe.auditing.sections.calibration import FEWEST_EFFECTIVE, Aggregate, Expert
-from calmoe.auditing.sections.groups import MOST_GROUPS, Group, Groups, judged
+from calmoe.auditing.sections.groups import MOST_GROUPS, Group, Groups, judged, levels
 from calmoe.auditing.sections.reliability import Diagram, Surface
 from calmoe.auditing.sections.skill import Skill, missed
 from calmoe.auditing.statistics.after_answer import ANSWERS
@@ -36,7 +36,7 @@ from calmoe.predictions import Predictions
 EVERYTHING = "all of this part"
 OF_SAMPLE = {
     "reliability": "",
-    "groups": "which predicted class is furthest off",
+    "groups": "the rows of each predicted class",
     "skill": "AUROC and average precision",
     "calibration": "the ECE at bins of equal mass, the smooth ECE, the mixture's ECE less that of each view, "
     "and the correlations behind the class-wise and the experts' ECE",
@@ -202,7 +202,7 @@ def _groups(sums: Sums, level: float, sampled: Groups) -> Groups:
         if column not in answers
         for name, tally in _named(column, own).items()
     }
-    each = 1 - (1 - level) / (2 * max(len(tallies), 1))
+    each, _ = levels(level, len(tallies), len(sampled.by_prediction))
     largest = sorted(tallies, key=lambda key: -int(tallies[key].rows.sum()))[:MOST_GROUPS]
     groups = [_group(*key, tallies[key], each) for key in largest]
     groups.sort(key=lambda group: (group.state == "too few rows", -np.nan_to_num(group.ece.value, nan=-1.0)))
