@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -239,6 +240,13 @@ def test_what_is_loaded_is_there_to_predict(tmp_path):
     assert not MixtureClassifier.from_pretrained(tmp_path, nn.BatchNorm1d(6)).backbone.training
 
 
+def test_sizes_may_be_scalars_of_numpy(tmp_path):
+    head = MixtureHead(np.int64(6), np.array([0, 2, 1]).max() + 1)
+    assert head.config["num_classes"] == 3
+    head.save_pretrained(tmp_path)
+    assert MixtureHead.from_pretrained(tmp_path).config == head.config
+
+
 def test_tied_weights_can_be_saved(tmp_path):
     def backbone():
         first, second = nn.Linear(6, 6), nn.Linear(6, 6)
@@ -260,6 +268,7 @@ def test_tied_weights_can_be_saved(tmp_path):
         ({"routing": "top9"}, "not possible with num_experts=4"),
         ({"num_experts": 0}, "num_experts must be a whole number of at least 1, not 0"),
         ({"num_experts": "4"}, "num_experts must be a whole number"),
+        ({"num_experts": True}, "num_experts must be a whole number"),
         ({"router_hidden": 8.0}, "router_hidden must be a whole number"),
     ],
 )

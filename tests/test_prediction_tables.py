@@ -85,6 +85,17 @@ def test_names_that_would_mislead_are_numbers(tmp_path, kind, classes, groups):
     }
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_group_takes_the_place_of_another(tmp_path, kind):
+    columns = {"labels": np.arange(6) % 3, "group_labels": np.arange(6) % 2, "label": np.arange(6) % 5}
+    saved = made(["no", "yes"], groups=columns)
+    saved.save(tmp_path / f"p{kind}")
+    loaded = read_predictions(tmp_path / f"p{kind}").groups
+    for there, name in (("group_group_labels", "labels"), ("group_labels",) * 2, ("group_label", "label")):
+        np.testing.assert_array_equal(loaded[there], columns[name])
+    assert len(loaded) == 3
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     classes=st.lists(

@@ -19,7 +19,13 @@ def pixel_by_pixel(images, view):
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float64])
 @pytest.mark.parametrize(
-    "view", [*image_views(33, mirrors=True), View(down=2, right=-1), View(mirrored=True, down=-6, right=3)]
+    "view",
+    [
+        *image_views(33, mirrors=True),
+        View(down=2, right=-1),
+        View(mirrored=True, down=-6, right=3),
+        View(right=50),
+    ],
 )
 def test_a_view_shifts_then_mirrors(view, dtype):
     images = torch.randint(1, 256, (2, 3, 33, 40)).to(dtype)

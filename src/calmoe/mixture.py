@@ -14,8 +14,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from calmoe.arrays import widen
-from calmoe.errors import InputError, about, refusal
+from calmoe.arrays import as_count, widen
+from calmoe.errors import InputError, about
 from calmoe.files import write_json, write_whole
 from calmoe.tensor_files import read_tensors
 from calmoe.validation import check_finite, check_shapes, read_json, whole
@@ -189,9 +189,8 @@ class MixtureHead(nn.Module):
         routing: str = "soft",
     ) -> None:
         super().__init__()
-        for name, value in zip(SIZES, (in_features, num_classes, num_experts, router_hidden), strict=True):
-            if not isinstance(value, int) or value < 1:
-                raise refusal(name, "a whole number of at least 1", value)
+        given = in_features, num_classes, num_experts, router_hidden
+        in_features, num_classes, num_experts, router_hidden = map(as_count, SIZES, given)
         self.leading = _leading_experts(routing, num_experts)
         self.config: dict[str, Any] = {
             "in_features": in_features,

@@ -48,9 +48,9 @@ class View(NamedTuple):
             tensor([[0, 0],
                     [1, 2]])
         """
-        down, right = self.down, self.right
+        height, width = images.shape[2:]
+        down, right = max(-height, min(self.down, height)), max(-width, min(self.right, width))
         if down or right:
-            height, width = images.shape[2:]
             rows = slice(max(0, -down), height - max(0, down))
             columns = slice(max(0, -right), width - max(0, right))
             border = (max(0, right), max(0, -right), max(0, down), max(0, -down))

@@ -17,11 +17,12 @@ from calmoe.experiments.runner import run
 from calmoe.experiments.search_space import grid, parse_space, parse_values, random_points
 from calmoe.experiments.spec import load_preset, narrowed, with_settings
 from calmoe.experiments.store import RunFolder, read_results
-from calmoe.experiments.sweep import OF_RANKS, make_sweep
+from calmoe.experiments.sweep import OF_RANKS, make_sweep, unread
 from calmoe.methods import METHODS
 from calmoe.report.eta_gamma import eta_gamma
 from calmoe.report.sources import read_targets
 from calmoe.report.terminal import show_results
+from calmoe.report.titles import changes
 from calmoe.report.write import tables, write_report
 from calmoe.training import Trainer
 from calmoe.training.diagnostics import tilt_diagnostics
@@ -395,3 +396,14 @@ def test_the_command(tmp_path):
     wrong = CliRunner().invoke(app, ["sweep", "etta", "digits"])
     assert wrong.exit_code == 2
     assert "eta" in wrong.output
+
+
+def test_what_is_not_read_is_known_only_of_methods_that_are_here():
+    digits = with_settings(load_preset("digits"), ["eta=3"])
+    recommended, robust = (narrowed(digits, methods=(name,)) for name in ("recommended", "robust"))
+    unknown = replace(robust, methods=("mine",))
+    asked = ["rho", "eta", "epochs", "stem", "no_setting"]
+    assert unread(recommended, asked) == ["rho", "eta", "stem"]
+    assert unread(robust, asked) == ["rho", "stem"]
+    assert unread(unknown, asked) == []
+    assert [changes(spec)[1] for spec in (recommended, robust, unknown)] == ["", "eta=3.0", "eta=3.0"]

@@ -279,6 +279,18 @@ def test_a_setting_without_a_title_goes_by_its_name():
     assert sweep_section("gamma").holds("sweep_gamma-corrected")
 
 
+def test_a_method_that_does_not_read_what_is_swept_has_one_row_and_no_choice():
+    same = [{**row, "method": "vanilla", "value": value} for value in (1, 2, 4) for row in sweep((1,))]
+    rows = judged(sweep(), lambda point: 1 / point["eta"]) + [
+        row | {"validation_nll_ts": 0.2} for row in same
+    ]
+    places = [(row["method"], row["eta"], row["choice"]) for row in table(sweep_table(rows, "corrected"))]
+    assert [place for place in places if place[0] == "vanilla"] == [("vanilla", "any", "")]
+    assert [place[1:] for place in places if place[0] != "vanilla"] == [("1", ""), ("2", ""), ("4", "chosen")]
+    assert "does not read what is swept" in " ".join(sweep_in_words(rows, "corrected").bullets)
+    assert len(choices_in_words(rows, "corrected")) == 1
+
+
 def test_sweep_table_of_the_warmup():
     grid = sweep_table(sweep((5, 20), setting="warmup"), "published")
     assert grid.headings[0].title == "Warm-up epochs"

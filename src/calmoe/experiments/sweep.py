@@ -228,14 +228,14 @@ def is_read(spec: RunSpec, setting: str) -> bool:
 def unread(spec: RunSpec, settings: Iterable[str]) -> list[str]:
     """Those that change nothing in the run's methods; a warm-up with ERM counts as a part of ERM.
 
-    With a backbone whose plug-in is not loaded, nobody knows.
+    Of a method or backbone whose plug-in is not loaded, nobody knows.
 
     >>> from calmoe.experiments.spec import load_preset
     >>> unread(narrowed(load_preset("digits"), methods=("recommended",)), ["rho", "epochs", "warmup"])
     ['rho']
     """
     origin, known = BACKBONES.origin(spec.model.backbone), sweepable()
-    if origin is not None and not origin.present:
+    if (origin is not None and not origin.present) or not {*spec.methods} <= {*METHODS}:
         return []
     return [s for s in settings if s in known and s != "warmup" and not is_read(spec, s)]
 

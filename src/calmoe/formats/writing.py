@@ -46,11 +46,12 @@ class Answers(NamedTuple):
                 for k in range(self.experts.shape[1])
                 for c, name in enumerate(names)
             }
-        taken = {*columns, *LABELS}
-        groups = {
-            f"group_{name}" if name in taken else name: column.tolist()
-            for name, column in self.groups.items()
-        }
+        taken, groups = {*columns, *LABELS}, {}
+        for name, column in self.groups.items():
+            free = name
+            while free in taken or (free != name and free in self.groups):
+                free = f"group_{free}"
+            groups[free] = column.tolist()
         return groups | columns
 
     def sample(self) -> "Answers":

@@ -87,7 +87,7 @@ def is_same(points: Mapping[Point, Cells]) -> bool:
         {column: str(cell) for column, cell in cells.items() if cell.n and column != "value"}
         for cells in points.values()
     ]
-    return len(scores) > 1 and all(each == scores[0] for each in scores)
+    return len(scores) > 1 and any(scores) and all(each == scores[0] for each in scores)
 
 
 def best_first(points: Mapping[Point, Cells]) -> list[Point]:
