@@ -226,6 +226,8 @@ def test_where_errors_hide_a_repair_that_lowers_the_loss_alone_is_offered():
         "watch",
         f"calmoe repair FILE --kind {offered.name} --out calibrator.json",
     )
+    of_one = replace(report, of=1).verdict.action.command
+    assert of_one == verdict.action.command.replace("FILE", "FILE --of 1")
     alone = replace(report, repair=replace(report.repair, worse=())).verdict
     assert (alone.offered, alone.action.kind) == (None, "watch")
     assert "--target" in alone.action.command

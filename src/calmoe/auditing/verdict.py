@@ -211,11 +211,12 @@ def make_verdict(report: "AuditReport") -> Verdict:
     steadiness, shift, worst = read_fragility(report)
     mended = read_repair(report)
     worth = judge_worth(skill, mended)
-    action, offered = _action(report, truth, worth, off, hidden, steadiness, mended), None
-    if action.kind == "watch" and truth != "off" and worth != "spoiled" and (off or hidden == "hidden"):
-        offered = read_offer(report)
+    action = _action(report, truth, worth, off, hidden, steadiness, mended)
+    in_parts = truth != "off" and worth != "spoiled" and (off or hidden == "hidden")
+    offered = read_offer(report) if action.kind == "watch" and in_parts else None
     if offered is not None:
-        action = Action("watch", f"calmoe repair {FILE} --kind {offered.name} --out calibrator.json")
+        command = f"calmoe repair {FILE}{_of(report)} --kind {offered.name} --out calibrator.json"
+        action = Action("watch", command)
     return Verdict(
         rows=report.rows,
         judged=report.judged,
@@ -329,6 +330,11 @@ def groups_off(groups: Sequence[Group], judged: Of | str) -> tuple[GroupOff, ...
     return tuple(read(group) for group in groups if group.state == "off")
 
 
+def _of(report: "AuditReport") -> str:
+    """The option of a command that names what is judged."""
+    return "" if report.judged == "top" else f" --of {shlex.quote(str(report.judged))}"
+
+
 def _action(
     report: "AuditReport",
     truth: Truth,
@@ -339,7 +345,7 @@ def _action(
     mended: Mended | None,
 ) -> Action:
     """The first that applies: order, one row a case, a better model, a repair, more rows, new data, use."""
-    judged = "" if report.judged == "top" else f" --of {shlex.quote(str(report.judged))}"
+    judged = _of(report)
     if report.out_of_order:
         return Action("order", f"calmoe audit {FILE}{judged}")
     if report.repeats is not None:
