@@ -1,5 +1,7 @@
 """Columns that nothing explains, and files that hold anything: asked for or refused, in one line."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,6 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import forked
+from calmoe import Predictions
 from calmoe.errors import InputError
 from calmoe.formats.rounding import renormalised
 from calmoe.reading import read_predictions
@@ -92,6 +96,31 @@ UNCERTAIN = {
 @pytest.mark.parametrize(("columns", "options", "said"), UNCERTAIN.values(), ids=UNCERTAIN.keys())
 def test_what_is_not_certain_is_asked_for(columns, options, said):
     assert said in refused(columns if said == "NaN" else pa.table(columns), **options)
+
+
+READS = """
+import os
+import sys
+from pathlib import Path
+from calmoe.formats import read_table
+from calmoe.formats.parquet_rows import ParquetRows
+
+path, threads = Path(sys.argv[1]), len(os.listdir("/proc/self/task"))
+read_table(path)
+rows = ParquetRows([path])
+next(iter(rows.batches(0, 3)))
+rows.distinct("label")
+assert len(os.listdir("/proc/self/task")) == threads
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_no_thread_outlives_the_reading_of_a_parquet_file(tmp_path):
+    """It ended a refusal with exit code 134, not 2, now and then."""
+    path = tmp_path / "p.parquet"
+    Predictions.from_probs(P, Y).save(path)
+    done = forked.run([sys.executable, "-c", READS, str(path)], text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_refusals_on_the_command_line_are_one_line(tmp_path):

@@ -23,8 +23,9 @@ def read(path: Path, budget: Budget, lenient: bool = False) -> Named:
                 raise next(iter(odd.values()))
             _check(file, budget)
             text = [field.name for field in file.schema_arrow if is_text(field.type)]
-            # repeated text stays a dictionary: a small file can repeat a long one very often
-            file = parquet.ParquetFile(stream, read_dictionary=text)
+            # repeated text stays a dictionary: a small file can repeat a long one very often; no thread reads
+            # ahead: one that outlives a refusal ends the process badly
+            file = parquet.ParquetFile(stream, read_dictionary=text, pre_buffer=False)
             wanted = [name for name in file.schema_arrow.names if name not in odd] if odd else None
             table = _unpacked(file, wanted, budget)
             table.validate(full=True)  # a damaged file points outside its dictionaries

@@ -78,7 +78,7 @@ class ParquetRows:
         seen: set[object] = set()
         for file in self.files:
             with about(legible(file.path)), _reading(file.path) as stream:
-                reader = parquet.ParquetFile(stream, buffer_size=BUFFER)
+                reader = parquet.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False)
                 for batch in reader.iter_batches(MOST_ROWS, columns=[column], use_threads=False):
                     values = compute.unique(batch.column(0))
                     seen |= set(plain(column, pyarrow.chunked_array([values]), Budget(PER_BATCH)).tolist())
