@@ -165,32 +165,32 @@ def over(points, methods=("robust",), seeds=SEEDS):
         for point in points
         for row in sweep((1,), methods, seeds=seeds)
     ]
-    return judged(rows, lambda point: (point["eta"] - 1) ** 2 + point.get("rho", 0))
+    return judged(rows, lambda point: (point["eta"] - 1) ** 2 + point.get("learning_rate", 0))
 
 
-GRID = [{"eta": eta, "rho": rho} for eta in (0, 1, 3) for rho in (0.5, 0.1)]
+GRID = [{"eta": eta, "learning_rate": rho} for eta in (0, 1, 3) for rho in (0.5, 0.1)]
 
 
 def test_points_of_several_settings_stand_by_their_validation_nll():
     grid = sweep_table(over(GRID, ("fgr_robust", "robust")), "corrected")
     titles = [heading.title for heading in grid.headings]
-    assert titles[:5] == ["Method", "η", "Rho", "Choice", "Seeds"]
+    assert titles[:5] == ["Method", "η", "Learning_rate", "Choice", "Seeds"]
     found = table(grid)[:6]
-    assert [(row["eta"], row["rho"]) for row in found] == [
+    assert [(row["eta"], row["learning_rate"]) for row in found] == [
         ("1", "0.1"), ("1", "0.5"), ("0", "0.1"), ("0", "0.5"), ("3", "0.1"), ("3", "0.5"),
     ]  # fmt: skip
     assert [row["choice"] for row in found] == ["chosen", *[""] * 5]
     numbers = [float(row["validation_nll_ts"]) for row in found]
     assert numbers == sorted(numbers)
     assert "6 points" in sweep_in_words(over(GRID), "corrected").text
-    assert "η = 1, rho = 0.1 is chosen" in sweep_in_words(over(GRID), "corrected").bullets[0]
+    assert "η = 1, learning_rate = 0.1 is chosen" in sweep_in_words(over(GRID), "corrected").bullets[0]
 
 
 def test_two_settings_are_drawn_as_a_map_with_a_ring_at_the_chosen_point():
     rows = over(GRID, ("fgr_robust", "robust"))
-    figure, alt = sweep_figure(rows, "corrected", {"eta": 0, "rho": 0.5})
+    figure, alt = sweep_figure(rows, "corrected", {"eta": 0, "learning_rate": 0.5})
     first, second = figure.axes[:2]
-    assert (first.get_xlabel(), first.get_ylabel()) == ("η", "rho")
+    assert (first.get_xlabel(), first.get_ylabel()) == ("η", "learning_rate")
     for axes in (first, second):
         (marks,) = axes.collections
         drawn = {tuple(at): value for at, value in zip(marks.get_offsets(), marks.get_array(), strict=True)}
@@ -198,12 +198,12 @@ def test_two_settings_are_drawn_as_a_map_with_a_ring_at_the_chosen_point():
         ring, default = axes.lines
         assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (1, 0.1)
         assert (default.get_xdata()[0], default.get_ydata()[0]) == (0, 0.5)
-    assert "at η = 1, rho = 0.1: validation NLL+TS 0.100" in alt
+    assert "at η = 1, learning_rate = 0.1: validation NLL+TS 0.100" in alt
     assert "ring" in sweep_caption(rows, "corrected")
 
 
 def test_three_settings_have_a_table_and_no_figure():
-    points = [{"eta": eta, "gamma": 2, "rho": 0.1} for eta in (0, 1)]
+    points = [{"eta": eta, "gamma": 2, "learning_rate": 0.1} for eta in (0, 1)]
     assert len(sweep_table(over(points), "corrected").rows) == 2
     with pytest.raises(InputError, match="3 settings"):
         sweep_figure(over(points), "corrected")
@@ -289,6 +289,23 @@ def test_a_method_that_does_not_read_what_is_swept_has_one_row_and_no_choice():
     assert [place[1:] for place in places if place[0] != "vanilla"] == [("1", ""), ("2", ""), ("4", "chosen")]
     assert "does not read what is swept" in " ".join(sweep_in_words(rows, "corrected").bullets)
     assert len(choices_in_words(rows, "corrected")) == 1
+
+
+def test_of_several_settings_a_row_names_those_that_the_method_reads():
+    """Robust MoE reads no ρ, the recipe neither: one row for each η, and no ρ is chosen."""
+    rows = [
+        {**row, "point": {"eta": row["point"]["eta"], "rho": row["point"]["learning_rate"]}}
+        for row in over(GRID)
+    ]
+    found = table(sweep_table(rows + [{**row, "method": "recommended"} for row in rows], "corrected"))
+    assert [(row["eta"], row["rho"]) for row in found] == [
+        ("any", "any"),
+        ("1", "any"),
+        ("0", "any"),
+        ("3", "any"),
+    ]
+    (line,) = choices_in_words(rows, "corrected")
+    assert "chooses η = 1 for Robust MoE" in line
 
 
 def test_sweep_table_of_the_warmup():

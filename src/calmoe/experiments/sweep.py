@@ -250,11 +250,25 @@ def _check_read(spec: RunSpec, setting: str) -> None:
         raise InputError(f"the backbone {spec.model.backbone} has no {setting}: sweep another setting")
     if fixed:
         held = listed([f"{name} fixes {setting}={setting_text(value)}" for name, value in fixed.items()])
-        raise InputError(f"{held}: sweep a method that leaves it open, {having[0]} say")
-    raise InputError(f"{', '.join(spec.methods)} has no {setting}: sweep a method that has, {having[0]} say")
+        alike = [name for name in having if METHODS[name].head == card(next(iter(fixed))).head]
+        raise InputError(
+            f"{held}: sweep a method that leaves it open, such as {next(iter(alike), having[0])}"
+        )
+    raise InputError(
+        f"{', '.join(spec.methods)} has no {setting}: sweep a method that has, such as {having[0]}"
+    )
 
 
-def _reads(method: Method, setting: str, model: ModelSettings) -> bool:
+def may_read(name: str, setting: str) -> bool:
+    """Whether the setting changes what the method trains with some backbone; of an unknown method all may.
+
+    >>> may_read("robust", "eta"), may_read("robust", "rho"), may_read("mine", "rho")
+    (True, False, True)
+    """
+    return name not in METHODS or _reads(METHODS[name], setting, None)
+
+
+def _reads(method: Method, setting: str, model: ModelSettings | None) -> bool:
     """Whether the setting changes what the method trains; a warm-up with ERM changes nothing for ERM."""
     if setting in method.fixed:
         return False
@@ -265,7 +279,7 @@ def _reads(method: Method, setting: str, model: ModelSettings) -> bool:
     if setting in OF_THE_HEAD:
         return method.head == "mixture"
     if setting in ModelSettings.__dataclass_fields__:
-        return setting in backbone_options(model.backbone)
+        return model is None or setting in backbone_options(model.backbone)
     return setting in (*ALWAYS, *LATER, *method.settings)
 
 

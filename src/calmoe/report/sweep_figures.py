@@ -57,7 +57,7 @@ def sweep_caption(rows: Rows, protocol: str) -> str:
     whose = " of the hard subset" if error == "hard_ece" else ""
     panels = f"ECE{whose}, raw and after a temperature, and accuracy, by {title}."
     chooses = f" Right: {CHOICE}; rings are the values that it chooses."
-    return panels + (chooses if _knows_choice(swept) else "")
+    return panels + (chooses if _knows_choice(settings, swept) else "")
 
 
 def _values_figure(settings: Sequence[str], swept: Swept, protocol: str, defaults: Defaults) -> Drawn:
@@ -66,7 +66,7 @@ def _values_figure(settings: Sequence[str], swept: Swept, protocol: str, default
     Points are means over seeds, bars their standard errors; a line marks the default value.
     """
     (setting,), (error, title) = settings, error_column(swept)
-    chooses = _knows_choice(swept)
+    chooses = _knows_choice(settings, swept)
     figure = new_figure(FULL, 2.5)
     panels = figure.subplots(1, 3 if chooses else 2)
     left, middle = panels[:2]
@@ -76,7 +76,7 @@ def _values_figure(settings: Sequence[str], swept: Swept, protocol: str, default
         draw_values(middle, points, "accuracy", look)
         if chooses:
             draw_values(panels[2], points, CHOOSES, look)
-            _ring(panels[2], swept[method], look)
+            _ring(panels[2], chosen(method, settings, points), points, look)
     left.set(ylabel=title)
     left.set_ylim(bottom=0)
     middle.set(ylabel="accuracy")
@@ -99,7 +99,7 @@ def _values_figure(settings: Sequence[str], swept: Swept, protocol: str, default
 
 def _map_figure(settings: Sequence[str], swept: Swept, protocol: str, defaults: Defaults) -> Drawn:
     """A panel a method: points where their values put them, coloured by their mean validation NLL+TS."""
-    if not _knows_choice(swept):
+    if not _knows_choice(settings, swept):
         raise InputError(NOTHING_CHOOSES)
     rows, columns = panel_grid(len(swept), widest=3)
     figure = new_figure(FULL if columns > 1 else FULL / 1.5, 2.6 * rows)
@@ -115,7 +115,7 @@ def _map_figure(settings: Sequence[str], swept: Swept, protocol: str, defaults: 
         at = np.array([(across[point[0]], along[point[1]]) for point in known])
         marks = axes.scatter(*at.T, c=[cell.mean for cell in known.values()], s=45, cmap="viridis", zorder=2)
         figure.colorbar(marks, ax=axes, label=CHOICE)
-        if (best := chosen(points)) is not None:
+        if (best := chosen(method, settings, points)) is not None:
             axes.plot(across[best[0]], along[best[1]], "o", ms=11, mfc="none", color="black", zorder=3)
         if None not in default:
             axes.plot(*default, "x", color=GREY, ms=9, zorder=1)
@@ -181,13 +181,13 @@ def _alt(settings: Sequence[str], swept: Swept, protocol: str, columns: Mapping[
     return f"{heading}. {values_text(settings, swept, columns)}."
 
 
-def _knows_choice(swept: Swept) -> bool:
-    return any(chosen(points) is not None for points in swept.values())
+def _knows_choice(settings: Sequence[str], swept: Swept) -> bool:
+    return any(chosen(method, settings, points) is not None for method, points in swept.items())
 
 
-def _ring(axes: Axes, points: Mapping[Point, Cells], look: Look) -> None:
+def _ring(axes: Axes, best: Point | None, points: Mapping[Point, Cells], look: Look) -> None:
     """A ring around the point that is chosen."""
-    if (best := chosen(points)) is not None:
+    if best is not None:
         at = places([value for (value,) in points])[best[0]]
         axes.plot(at, cell_at(points[best], CHOOSES).mean, "o", ms=9, mfc="none", color=look.colour)
 

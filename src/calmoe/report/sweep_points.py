@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from calmoe.errors import InputError
-from calmoe.experiments.sweep import Point, Value, rising, row_point, value_text
+from calmoe.experiments.sweep import Point, Value, may_read, rising, row_point, value_text
 from calmoe.methods import in_order
 from calmoe.render.grid import Entry, estimate
 from calmoe.render.wording import count_range, listed
@@ -67,27 +67,35 @@ def by_point(rows: Rows, protocol: str) -> Swept:
     return {m: {point: summary[m] for point, summary in at.items() if m in summary} for m in methods}
 
 
-def chosen(points: Mapping[Point, Cells]) -> Point | None:
+def read_by(method: str, settings: Sequence[str]) -> list[int]:
+    """The places of the settings that the method reads.
+
+    >>> read_by("robust", ["rho", "eta"]), read_by("vanilla", ["eta"])
+    ([1], [])
+    """
+    return [place for place, setting in enumerate(settings) if may_read(method, setting)]
+
+
+def distinct(method: str, settings: Sequence[str], points: Mapping[Point, Cells]) -> dict[Point, Cells]:
+    """Of points that differ only in what the method does not read, the first with the most seeds."""
+    places, first = read_by(method, settings), dict[Point, Point]()
+    for point in sorted(points, key=lambda point: -cell_at(points[point], CHOOSES).n):
+        first.setdefault(tuple(point[place] for place in places), point)
+    return {point: cells for point, cells in points.items() if point in first.values()}
+
+
+def chosen(method: str, settings: Sequence[str], points: Mapping[Point, Cells]) -> Point | None:
     """The point with the lowest mean validation NLL+TS, among those with the most seeds.
 
     A mean over fewer seeds may be lucky: it never chooses. Where two are equal, the first one stands. None:
-    nobody knows it, or the method is the same at every point.
+    nobody knows it, or the method reads nothing that is swept.
     """
-    if is_same(points):
+    if not read_by(method, settings):
         return None
     known = {point: cell_at(cells, CHOOSES) for point, cells in points.items()}
     most = max((cell.n for cell in known.values()), default=0)
     whole = {point: cell.mean for point, cell in known.items() if cell.n == most}
     return min(whole, key=lambda point: whole[point]) if most else None
-
-
-def is_same(points: Mapping[Point, Cells]) -> bool:
-    """Whether all scores are the same at every point: the method does not read what is swept."""
-    scores = [
-        {column: str(cell) for column, cell in cells.items() if cell.n and column != "value"}
-        for cells in points.values()
-    ]
-    return len(scores) > 1 and any(scores) and all(each == scores[0] for each in scores)
 
 
 def best_first(points: Mapping[Point, Cells]) -> list[Point]:
@@ -116,13 +124,13 @@ def seeds_at_points(swept: Swept) -> str:
     return count_range((max(cell.n for cell in columns.values()) for columns in cells), "seed")
 
 
-def point_text(settings: Sequence[str], point: Point) -> str:
-    """The point in a sentence.
+def point_text(settings: Sequence[str], point: Point, method: str = "") -> str:
+    """The point in a sentence; with a method, without settings that it does not read.
 
-    >>> point_text(["eta", "hidden"], (2, (8, 8)))
+    >>> point_text(["eta", "hidden", "rho"], (2, (8, 8), 0.1), "robust")
     'η = 2, hidden = [8,8]'
     """
-    named = zip(settings, point, strict=True)
+    named = [(settings[place], point[place]) for place in read_by(method, settings)]
     return ", ".join(f"{setting_title(setting)} = {value_text(value)}" for setting, value in named)
 
 

@@ -22,9 +22,10 @@ from calmoe.report.sweep_points import (
     cell_at,
     cell_text,
     chosen,
+    distinct,
     error_column,
-    is_same,
     point_text,
+    read_by,
     seeds_at_points,
     setting_title,
     settings_of,
@@ -47,15 +48,15 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
     """A row for each method and point, a column for each metric; the best of each column is in bold.
 
     The point that validation NLL+TS chooses is marked. Where several settings are swept, it leads, and the
-    others follow by their validation NLL+TS; the values of one setting rise. A method that does not read what
-    is swept has one row.
+    others follow by their validation NLL+TS; the values of one setting rise. Points that differ only in what
+    a method does not read are one row.
     """
     settings, swept = settings_of(rows), by_point(rows, protocol)
     if len(settings) > 1:
         swept = {method: {p: points[p] for p in best_first(points)} for method, points in swept.items()}
-    same = {method for method, points in swept.items() if is_same(points)}
-    best = {method: chosen(points) for method, points in swept.items()}
-    swept = {m: dict([*points.items()][:1]) if m in same else points for m, points in swept.items()}
+    swept = {method: distinct(method, settings, points) for method, points in swept.items()}
+    best = {method: chosen(method, settings, points) for method, points in swept.items()}
+    read = {method: read_by(method, settings) for method in swept}
     summary = {
         f"{method} {p}": dict(cells) for method, points in swept.items() for p, cells in points.items()
     }
@@ -67,14 +68,14 @@ def sweep_table(rows: Rows, protocol: str, caption: str | None = None) -> Grid:
     columns = known_columns(summary, (*columns_in("sweep"), *columns_in("main")))
     grid = main_table(summary, columns, caption + (f"; {CHOICE} chose, not test" if known else ""))
     names = [
-        value_entries([p[i] for m, by in swept.items() if m not in same for p in by])
+        value_entries([p[i] for m, by in swept.items() if i in read[m] for p in by])
         for i in range(len(settings))
     ]
     entries = iter(grid.rows)
 
     def row(method: str, point: Place) -> tuple[Entry, ...]:
         mark = "chosen" if point == best[method] else ""
-        values = [ANY if method in same else texts[v] for texts, v in zip(names, point, strict=True)]
+        values = [names[i][value] if i in read[method] else ANY for i, value in enumerate(point)]
         return (method_entry(method), *values, Entry(mark, (mark,), bool(mark)), *next(entries)[1:])
 
     whole = Grid(
@@ -106,9 +107,9 @@ def sweep_in_words(
 def choices_in_words(rows: Rows, protocol: str) -> list[str]:
     """A line a method: the point that validation NLL+TS chooses."""
     settings, swept = settings_of(rows), by_point(rows, protocol)
-    best = {method: chosen(points) for method, points in swept.items()}
+    best = {method: chosen(method, settings, points) for method, points in swept.items()}
     return [
-        f"{CHOICE} chooses {point_text(settings, point)} for {method_title(method)} "
+        f"{CHOICE} chooses {point_text(settings, point, method)} for {method_title(method)} "
         f"({cell_text(cell_at(swept[method][point], CHOOSES))}, {protocol} protocol); no test row took part"
         for method, point in best.items()
         if point is not None
@@ -118,8 +119,8 @@ def choices_in_words(rows: Rows, protocol: str) -> list[str]:
 def _choice_in_words(
     method: str, settings: Sequence[str], points: Mapping[Place, Cells], swept: Swept, defaults: Defaults
 ) -> str:
-    best = chosen(points)
-    if is_same(points):
+    best, read = chosen(method, settings, points), read_by(method, settings)
+    if not read:
         return f"{method_title(method)} is the same at every value: it does not read what is swept."
     if best is None:
         return f"{method_title(method)}: {NOTHING_CHOOSES}, so nothing is chosen."
@@ -132,10 +133,10 @@ def _choice_in_words(
         on_test = ", ".join(f"{title} {cell_text(cell)}" for title, cell in known.items() if cell.n)
         return f"{CHOICE} {cell_text(cell_at(cells, CHOOSES))}; on test, {on_test}"
 
-    sentence = f"{method_title(method)}: {point_text(settings, best)} is chosen ({numbers(best)})."
+    sentence = f"{method_title(method)}: {point_text(settings, best, method)} is chosen ({numbers(best)})."
     default = tuple(defaults.get(setting, "") for setting in settings)
-    if default in points and default != best:
-        sentence += f" The default, {point_text(settings, default)}: {numbers(default)}."
+    if default in points and any(default[place] != best[place] for place in read):
+        sentence += f" The default, {point_text(settings, default, method)}: {numbers(default)}."
     return sentence
 
 
