@@ -287,7 +287,7 @@ def action_line(verdict: Verdict) -> str:
         )
     if kind == "repair" and mended is not None:
         # without its name: where two repairs gain as much, another seed of the audit chooses the other
-        now, then = max(mended.before.value, abs(verdict.balance.value)), mended.after
+        now, then = mended.before.value, mended.after
         if then.high < now or then.value < mended.before.low:
             most = f" ({points(then.high).split()[0]} at most)" if then.high < now else ""
             falls = f"from about {points(now)} to about {points(max(then.value, 0.0))}{most}"
@@ -346,9 +346,14 @@ def _offer(verdict: Verdict) -> str:
 
 def _left_to_check(verdict: Verdict) -> str:
     """A repair does not know groups, nor all kinds of rows."""
-    named = [group.name for group in verdict.groups_worse if group.column is not None]
-    if named:
-        return f" It treats all groups alike and may not mend {named[0]}: look there again afterwards."
+    worst = next((group for group in verdict.groups_worse if group.column is not None), None)
+    if worst is not None and not worst.all_off:
+        return (
+            f" It treats all groups alike: it may not mend {worst.name}, and may spoil groups that are true. "
+            f"Audit new rows afterwards, or repair the rows of {worst.name} alone."
+        )
+    if worst is not None:
+        return f" It treats all groups alike and may not mend {worst.name}: look there again afterwards."
     if verdict.hidden == "hidden":
         return " That is the average: some kinds of rows may stay off, so audit new rows afterwards."
     return " Keep other rows back to judge it by."

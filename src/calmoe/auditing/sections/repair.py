@@ -89,9 +89,9 @@ def _page(repair: Repair, report: "AuditReport", pictures: Sequence[Picture]) ->
         notes.append(f"{impossible} rows give their label probability zero and are left out of the NLL.")
     return PageSection(
         heading="Repair",
-        how="Chosen is the candidate of least NLL, or a simpler one within a standard error of it. It is "
-        "recommended where it surely lowers the NLL, or lowers it and takes the ECE below where that surely "
-        "was; never where it raises the ECE.",
+        how="Chosen is the candidate of least NLL, or one temperature or nothing within a standard error of "
+        "it. It is recommended where it surely lowers the NLL, or lowers it and takes the ECE below where it "
+        "surely was; never where it raises the ECE.",
         tables=[candidates_table(repair)],
         notes=notes,
     )
