@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ import calmoe
 from calmoe import worlds
 from calmoe.auditing.comparison import compare, faults
 from calmoe.auditing.presentation.comparison_page import comparison_lines, deploy
+from calmoe.auditing.presentation.words import action_line
+from calmoe.auditing.statistics.estimates import Estimate
+from calmoe.auditing.verdict import Action
 from calmoe.commands import app
 from calmoe.errors import InputError
 from calmoe.metrics import nll
@@ -95,6 +99,21 @@ def test_other_rows_are_not_paired(audited):
     assert not found.paired
     assert all(model.difference is None for model in found.models)
     assert any("different rows" in line for line in comparison_lines(found))
+
+
+@pytest.mark.parametrize("most", [0.02, 0.06])
+@pytest.mark.parametrize("worse", [{}, {"hidden": "hidden"}, {"fragility": "fragile"}])
+def test_nothing_is_deployed_that_is_not_to_be_relied_on(audited, worse, most):
+    """ "Deploy b", and below, of b: "Do not rely on the numbers"."""
+    ece = Estimate(most / 2, 0.001, most, most / 4)
+    clean = {"hidden": "nothing found", "fragility": "steady", "groups_off": (), "groups_worse": ()}
+    known = {"truth": "off", "mended": None, "ece": ece, "balance": ece, "action": Action("watch", "")}
+    verdict = replace(audited["good"][1].verdict, **(clean | known | worse))
+    found = compare(audited)
+    models = tuple(replace(model, report=SimpleNamespace(verdict=verdict)) for model in found.models)
+    told, sound = deploy(replace(found, models=models)), not worse and most < 0.03
+    assert told.startswith("Deploy good") == action_line(verdict).startswith("Use them where") == sound
+    assert ("do not rely" in told) == action_line(verdict).startswith("Do not rely")
 
 
 def test_two_models_are_needed(audited):

@@ -13,6 +13,7 @@ from calmoe.auditing.presentation.terms import Explainer
 from calmoe.auditing.presentation.words import (
     action_line,
     headline,
+    reliable,
     skill_line,
 )
 from calmoe.auditing.statistics.estimates import NONE, Estimate
@@ -49,7 +50,7 @@ def deploy(comparison: ModelComparison) -> str:
         f", though {_names(better)} {'is' if len(better) == 1 else 'are'} right more often" if better else ""
     )
     lead = f"Deploy {chosen.name}"
-    if truth.truth == "off" and not truth.small:
+    if truth.truth == "off" and not reliable(truth):
         advice = "repair it before you deploy it" if truth.mended else "do not rely on its probabilities"
         lead = f"The best of them is {chosen.name}, but {advice}"
     return f"{lead}: {why}; {state}{though}."

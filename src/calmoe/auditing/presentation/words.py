@@ -57,11 +57,17 @@ def headline(verdict: Verdict) -> str:
     return f"The probabilities may well be true{_but(verdict)}."
 
 
+def reliable(verdict: Verdict) -> bool:
+    """Whether probabilities that are off may be used where so small an error does not matter."""
+    steady = verdict.hidden != "hidden" and verdict.fragility != "fragile"
+    return verdict.small and steady and not verdict.groups_worse
+
+
 def _reliance(verdict: Verdict) -> str:
     """How far numbers that are off may be relied on."""
     if verdict.groups_worse:
         return f"Do not rely on the numbers, least of all for {_names(verdict.groups_worse, verdict)}"
-    if not verdict.small or verdict.hidden == "hidden" or verdict.fragility == "fragile":
+    if not reliable(verdict):
         return "Do not rely on the numbers"
     most = points(verdict.farthest)
     but = f", and not for {_names(verdict.groups_off, verdict)}" if verdict.groups_off else ""
