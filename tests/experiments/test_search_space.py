@@ -114,7 +114,7 @@ def test_what_no_space_is_is_refused_in_a_line(words, message):
         (["warmup=0..60"], "must not exceed epochs=50"),
         (["warmup=0..20", "epochs=10..50"], "must not exceed epochs=10"),
         (["routing=soft,top9"], "rout"),
-        (["gamma=1..2"], "robust has no gamma: sweep a method that has, cvar say"),
+        (["gamma=1..2"], "robust has no gamma: sweep a method that has, such as cvar"),
         (["variant=v1,v1.5"], "the backbone mlp has no variant"),
     ],
 )
