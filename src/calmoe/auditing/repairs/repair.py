@@ -59,7 +59,7 @@ class Repair:
 
     Example:
         >>> from calmoe.worlds import miscalibrated
-        >>> result = repair(miscalibrated(seed=0).sample(400, seed=0))
+        >>> result = repair(miscalibrated(seed=0).sample(250, seed=0))
         >>> result.temperature > 1, "temperature" in result.candidates
         (True, True)
     """
@@ -132,7 +132,7 @@ def repair(
 
     Example:
         >>> from calmoe.worlds.binary import miscalibrated
-        >>> result = repair(miscalibrated(seed=0, temperature=2.0).sample(2000, seed=0))
+        >>> result = repair(miscalibrated(seed=0, temperature=2.0).sample(1000, seed=0))
         >>> result.recommended, result.after.nll.against_nothing.high < 0
         ('temperature', True)
     """
