@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from threading import Event
 
 from calmoe.commands import app
 from calmoe.experiments.engines import nursery
@@ -10,6 +11,8 @@ from calmoe.experiments.engines.schedule import Schedule
 from calmoe.training import Trainer
 from forked import server
 from sizes import at_size
+
+HELD = Event()  # that `held_hear` waits
 
 
 def command(arguments, checkpoint_seconds=0.0):
@@ -37,4 +40,5 @@ def held_hear(schedule, node, message, hear=Schedule.hear):
     """So that a signal never comes too late, however slow the machine is."""
     hear(schedule, node, message)
     while message["kind"] == "finished":
+        HELD.set()
         time.sleep(0.01)  # not signal.pause: it would wait for another one, had the signal just come
