@@ -149,10 +149,13 @@ def _choose(
 
 
 def faults(verdict: Verdict) -> int:
-    """How many of these hold: off by more than a little, hidden errors, fragile, wrong for a group."""
+    """How many of these hold: off by more than a little, hidden errors, fragile, wrong for a group.
+
+    Errors that hide and differ by predicted class count once.
+    """
     off = verdict.truth == "off" and not verdict.small
     groups = verdict.groups_worse if verdict.truth == "off" else verdict.groups_off
-    alone = any(group.column is not None or verdict.hidden != "hidden" for group in groups)  # a kind: hidden
+    alone = any(group.column is not None or verdict.hidden != "hidden" for group in groups)
     return sum((off, verdict.hidden == "hidden", verdict.fragility == "fragile", alone))
 
 

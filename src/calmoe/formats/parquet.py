@@ -1,6 +1,7 @@
 """A parquet file as columns by name: its metadata is compared with the budget before anything is unpacked."""
 
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow
 from pyarrow import parquet
@@ -17,15 +18,14 @@ def read(path: Path, budget: Budget, lenient: bool = False) -> Named:
     """Columns by name; lenient: a column that cannot be read is refused only where it is used."""
     try:
         with path.open("rb") as stream:  # pyarrow takes no path that is not UTF-8
-            file = parquet.ParquetFile(stream)
+            file = opened(stream)
             odd = odd_columns(file)
             if odd and not lenient:
                 raise next(iter(odd.values()))
             _check(file, budget)
             text = [field.name for field in file.schema_arrow if is_text(field.type)]
-            # repeated text stays a dictionary: a small file can repeat a long one very often; no thread reads
-            # ahead: one that outlives a refusal ends the process badly
-            file = parquet.ParquetFile(stream, read_dictionary=text, pre_buffer=False)
+            # repeated text stays a dictionary: a small file can repeat a long one very often
+            file = opened(stream, read_dictionary=text)
             wanted = [name for name in file.schema_arrow.names if name not in odd] if odd else None
             table = _unpacked(file, wanted, budget)
             table.validate(full=True)  # a damaged file points outside its dictionaries
@@ -41,6 +41,11 @@ def read(path: Path, budget: Budget, lenient: bool = False) -> Named:
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"not a readable parquet file ({reason})") from None
+
+
+def opened(stream: BinaryIO, **options: Any) -> parquet.ParquetFile:
+    """No thread reads ahead: one that outlives a refusal ends the process badly."""
+    return parquet.ParquetFile(stream, pre_buffer=False, **options)
 
 
 def odd_columns(file: parquet.ParquetFile) -> dict[str, InputError]:

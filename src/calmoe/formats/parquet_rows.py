@@ -9,7 +9,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow
-from pyarrow import compute, parquet
+from pyarrow import compute
 
 from calmoe.errors import InputError, about, shown
 from calmoe.files import legible
@@ -18,7 +18,7 @@ from calmoe.formats.budget import CELL, Budget
 from calmoe.formats.classes import MOST_CLASSES
 from calmoe.formats.columns import listed
 from calmoe.formats.naming import Named
-from calmoe.formats.parquet import odd_columns, rows_of
+from calmoe.formats.parquet import odd_columns, opened, rows_of
 
 CELLS = 2**22  # of a batch: 32 MiB as numbers
 MOST_ROWS = 2**16  # of a batch
@@ -78,7 +78,7 @@ class ParquetRows:
         seen: set[object] = set()
         for file in self.files:
             with about(legible(file.path)), _reading(file.path) as stream:
-                reader = parquet.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False)
+                reader = opened(stream, buffer_size=BUFFER)
                 for batch in reader.iter_batches(MOST_ROWS, columns=[column], use_threads=False):
                     values = compute.unique(batch.column(0))
                     seen |= set(plain(column, pyarrow.chunked_array([values]), Budget(PER_BATCH)).tolist())
@@ -107,9 +107,9 @@ class ParquetRows:
         """Rows low to high of one file; row groups before and after them are not read."""
         starts = [0, *file.ends[:-1]]
         groups = [i for i, (a, b) in enumerate(zip(starts, file.ends, strict=True)) if a < high and b > low]
-        schema = parquet.ParquetFile(stream).schema_arrow
+        schema = opened(stream).schema_arrow
         text = [field.name for field in schema if is_text(field.type)]
-        reader = parquet.ParquetFile(stream, read_dictionary=text, buffer_size=BUFFER, pre_buffer=False)
+        reader = opened(stream, read_dictionary=text, buffer_size=BUFFER)
         odd = odd_columns(reader)
         wanted = [name for name in file.kinds if name not in odd]
         at = starts[groups[0]]
@@ -145,7 +145,7 @@ def _opened(path: Path, lenient: bool) -> _File:
         if not path.is_file():
             raise InputError("not a file: give a parquet file" if path.exists() else "no such file")
         with _reading(path) as stream:
-            file = parquet.ParquetFile(stream)
+            file = opened(stream)
             if (odd := odd_columns(file)) and not lenient:
                 raise next(iter(odd.values()))
             rows = rows_of(file)

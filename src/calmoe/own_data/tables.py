@@ -230,11 +230,12 @@ def _texts(column: Any) -> list[Any]:
 
 def _parquet(path: Path) -> Any:
     import pyarrow
-    from pyarrow import parquet
+
+    from calmoe.formats.parquet import opened
 
     try:
         with path.open("rb") as stream:
-            file = parquet.ParquetFile(stream, pre_buffer=False)  # no threads, as in formats
+            file = opened(stream)
             groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
             length = sum(max(0, group.total_byte_size) for group in groups)
             if max(length, 8 * file.metadata.num_rows * len(file.schema_arrow)) > MOST_BYTES:

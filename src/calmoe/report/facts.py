@@ -67,9 +67,10 @@ def _settings(record: Record) -> list[list[str]]:
     document = record.as_json()
     table = document.pop("spec")
     document.pop("plugins", None)  # they have a table of their own
-    idle = unread(record.spec, [name.rpartition(".")[2] for name in dotted(table)])
+    settings = {name: name.rpartition(".")[2] for name in dotted(table)}
+    idle = unread(record.spec, settings.values())
     lines = [
-        [name, _shown(value) + " (no method reads it)" * (name.rpartition(".")[2] in idle)]
+        [name, _shown(value) + " (no method reads it)" * (settings.get(name) in idle)]
         for name, value in {**dotted(table), **document}.items()
     ]
     backbone = record.spec.model.backbone
