@@ -16,9 +16,10 @@ import calmoe
 from calmoe import worlds
 from calmoe.auditing import Estimate
 from calmoe.auditing.comparison import faults
+from calmoe.auditing.mended import helps
 from calmoe.auditing.presentation.summary import summary_lines
 from calmoe.auditing.statistics.estimates import binned_gap, normal, spread
-from calmoe.auditing.verdict import helps, judge_truth
+from calmoe.auditing.verdict import judge_truth
 from calmoe.predictions import Predictions
 from calmoe.worlds import WORLDS, cancellation, multiclass
 from haste import hastily, unrendered

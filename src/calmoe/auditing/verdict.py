@@ -4,7 +4,7 @@ Are the probabilities true, by how much and which way are they off? Is the model
 something hidden, and from where? Would a shift break it? What is the one thing to do? Where the evidence is
 undecided, so is the verdict. Every sentence elsewhere follows from these fields, so none contradicts another.
 
-The sections' own fields are read by the small functions at the end, and nowhere else.
+The sections' own fields are read by the small functions at the end and in `mended`, and nowhere else.
 """
 
 import shlex
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from calmoe.auditing.repairs.repair import stricter
+from calmoe.auditing.mended import Mended, read_offer, read_repair
 from calmoe.auditing.sections.groups import Group, Side, judged, not_judged, side_of
 from calmoe.auditing.sections.skill import LITTLE, Skill, Worth
 from calmoe.auditing.statistics.demonstration import quoted
@@ -63,16 +63,6 @@ class Action(NamedTuple):
 
     kind: Kind
     command: str
-
-
-class Mended(NamedTuple):
-    """What a repair does: ECE and log loss before and after it, on rows that it was not fitted on."""
-
-    name: str
-    before: Estimate
-    after: Estimate
-    loss_before: float
-    loss_after: float
 
 
 class Elsewhere(NamedTuple):
@@ -411,42 +401,3 @@ def read_target(report: "AuditReport") -> Elsewhere | None:
         return Elsewhere("unlike", None, None)
     tested = (0, 0.0) if test is None else (test.rows, test.detectable)
     return Elsewhere("predicted", scores.accuracy, scores.ece, *tested)
-
-
-def read_repair(report: "AuditReport") -> Mended | None:
-    """The recommended repair; never one that surely raises the ECE."""
-    repair = report.repair
-    if repair is None or repair.recommended is None:
-        return None
-    before, after = repair.before.ece.value, repair.after.ece.value
-    losses = repair.before.nll.value.value, repair.after.nll.value.value
-    return Mended(repair.recommended, before, after, *losses) if helps(before, after) else None
-
-
-def read_offer(report: "AuditReport") -> Mended | None:
-    """Where none is recommended: a candidate that surely lowers the log loss, but raises the ECE.
-
-    The lowest log loss chooses; of those within a standard error of it, the lowest ECE. A target asks for
-    labels first.
-    """
-    repair = report.repair
-    if repair is None or repair.recommended is not None or report.target is not None:
-        return None
-    looks = len(repair.candidates) - 1  # all but nothing
-    lower = [
-        each
-        for name, each in repair.candidates.items()
-        if name in repair.worse and stricter(each.nll.against_nothing, looks, report.level).high < 0
-    ]
-    if not lower:
-        return None
-    lowest = min(lower, key=lambda each: each.nll.value.value).nll
-    near = lowest.value.value + lowest.against_nothing.standard_error
-    as_low = [each for each in lower if each.nll.value.value <= near]
-    before, best = repair.before, min(as_low, key=lambda each: each.ece.value.value)
-    return Mended(best.name, before.ece.value, best.ece.value, before.nll.value.value, best.nll.value.value)
-
-
-def helps(before: Estimate, after: Estimate) -> bool:
-    """Whether the ECE is not shown to rise."""
-    return after.low <= before.value

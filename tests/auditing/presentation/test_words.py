@@ -8,6 +8,7 @@ import pytest
 
 from calmoe.auditing import audit
 from calmoe.auditing.comparison import faults
+from calmoe.auditing.mended import Mended
 from calmoe.auditing.presentation.commands import Asked, commands, next_step
 from calmoe.auditing.presentation.opening import tone_of
 from calmoe.auditing.presentation.plain_numbers import points
@@ -18,7 +19,7 @@ from calmoe.auditing.presentation.words import (
     threat_line,
 )
 from calmoe.auditing.statistics.estimates import Estimate
-from calmoe.auditing.verdict import LABELLED, Action, Elsewhere, GroupOff, Mended
+from calmoe.auditing.verdict import LABELLED, Action, Elsewhere, GroupOff
 from calmoe.predictions import Predictions
 from calmoe.worlds import calibrated
 from haste import hastily
